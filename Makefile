@@ -1,0 +1,54 @@
+# `make demo` and `make test` are all that a fresh machine needs: python3 (3.11+), venv and make.
+PYTHON ?= python3
+BIN := .venv/bin
+LOCKS := deploy/requirements
+ARGS ?=
+SUITE ?=
+
+.PHONY: demo test test-deep lint types imports bench lock check clean
+
+# The time of the download is printed apart: it depends on the line, not on us.
+.venv/run.stamp: $(LOCKS)/run.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@start=$$(date +%s); $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/run.txt \
+	  && $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . \
+	  && echo "set-up of .venv (download and install): $$(( $$(date +%s) - start )) s"
+	@touch $@
+
+.venv/dev.stamp: .venv/run.stamp $(LOCKS)/dev.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/dev.txt
+	@touch $@
+
+demo: .venv/run.stamp
+	@$(BIN)/python -m deploy.demo $(ARGS)
+
+test: .venv/dev.stamp
+	$(BIN)/python -m pytest $(ARGS)
+
+test-deep: .venv/dev.stamp
+	$(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff format --check gateway policies retrieval tests deploy
+	$(BIN)/ruff check gateway policies retrieval tests deploy
+	$(BIN)/codespell gateway policies retrieval deploy README.md --skip "deploy/requirements,deploy/demo/corpus,*.lock"
+
+types: .venv/dev.stamp
+	$(BIN)/mypy
+
+imports: .venv/dev.stamp
+	$(BIN)/lint-imports
+
+bench: .venv/dev.stamp
+	$(BIN)/python -m tests.bench $(SUITE)
+
+check: lint types imports test
+
+# Maintainers: write the locks anew. Needs pip-tools; never leaves a registry's address in a file.
+lock: .venv/dev.stamp
+	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/pip install -q pip-tools
+	cd $(LOCKS) && for f in run dev; do ../../.venv/lock/bin/pip-compile -q --strip-extras --allow-unsafe --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options -o $$f.txt $$f.in; done
+
+clean:
+	rm -rf .venv build *.egg-info

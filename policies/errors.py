@@ -1,0 +1,50 @@
+"""Errors of the policy house: every one names a place, a reason and a remedy.
+
+Grammar of a message: lower case, no full stop, the offending value in backticks,
+position as ``file:line:column``. A policy file is refused with all of its errors
+at once, in a stable order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One thing wrong with one place of the policy folder.
+
+    ``file`` is relative to the policy folder; ``line`` and ``column`` start at 1
+    (0 = the whole file). ``code`` is stable and may be matched by tools.
+    """
+
+    file: str
+    line: int
+    column: int
+    code: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.code}: {self.reason}; {self.remedy}"
+
+
+class PolicyError(Exception):
+    """Base of everything this house raises. A caller that sees one must deny."""
+
+
+class InvalidPolicy(PolicyError):  # noqa: N818 - reads as what it is
+    """The folder cannot become a snapshot; ``faults`` lists every reason, sorted."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(sorted(set(faults)))
+        super().__init__("\n".join(map(str, self.faults)))
+
+
+class UnknownProfile(PolicyError):  # noqa: N818
+    """A grant was asked for a profile that the vocabulary does not have."""
+
+
+class IncongruentPolicy(PolicyError):  # noqa: N818
+    """A compiled form disagrees with Casbin: the snapshot must not be served."""

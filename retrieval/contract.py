@@ -1,0 +1,282 @@
+"""The wire between the gateway, retrieval and their callers: all that the gateway may import.
+
+Two layers:
+
+* the *public* models (``RetrieveRequest``, ``Response``, ``Pack`` …) are what callers send
+  and get;
+* the *private* envelope (``Ask``, ``Answer``) crosses only between gateway and retrieval.
+  It carries the placed subject and, on the way back, the ids of everything that is in the
+  response and the *discrepancies* that hydration found. The gateway checks and strips it.
+
+Source: seed sections 4.4 (the fifteen fields), 4.7 (fallback), 4.13 (citations).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+SCHEMA_VERSION: Final = "1"
+
+Address = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,63}$")]
+
+
+class Wire(BaseModel):
+    """Base of every model that crosses a process border: closed and immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# --- what a caller sends ------------------------------------------------------------------
+
+
+class RetrieveRequest(Wire):
+    """Body of ``POST /v1/retrieve``.
+
+    ``audience``, ``task_scope`` and ``purpose`` can only narrow or select among what the
+    caller's verified claims already permit. ``thread`` is an explicit reference (id or
+    canonical address). ``mode="raw"`` asks for the vector path outright (debug).
+    """
+
+    query: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+    thread: Address | None = None
+    k: Annotated[int, Field(ge=1, le=50)] = 10
+    mode: Literal["auto", "raw"] = "auto"
+    audience: Word | None = None
+    task_scope: Word | None = None
+    purpose: Word | None = None
+
+
+# --- what a caller gets -------------------------------------------------------------------
+
+
+class UnitRef(Wire):
+    """A unit in a pack: text, citation and labels (seed 4.4: source, revision, authority, risk).
+
+    A citation is ``(canonical_address, revision)``; nothing else may be cited.
+    """
+
+    unit_id: UUID
+    canonical_address: Address
+    revision: int
+    title: str
+    kind: str
+    lifecycle_stage: str
+    authority: str
+    risk_class: str
+    source: str
+    text: str
+    score: float | None
+
+
+class LinkRef(Wire):
+    """An edge between two units that the caller may both see."""
+
+    relation: str
+    from_address: Address
+    to_address: Address
+    to_title: str
+    to_unit_id: UUID
+    from_unit_id: UUID
+    confidence: float
+
+
+class Gap(Wire):
+    """An artifact this thread is expected to have and that this caller cannot see in it.
+
+    The wording is the same whether nothing exists or something is hidden.
+    """
+
+    artifact_id: UUID
+    lifecycle_stage: str
+    kind: str
+    title: str
+
+
+class SuspectLink(Wire):
+    """A membership whose confidence is low or that needs a human; must be surfaced."""
+
+    unit_id: UUID
+    canonical_address: Address
+    reason: Literal["low_confidence", "needs_human", "wrong_link"]
+    confidence: float
+
+
+class Health(Wire):
+    """The last health verdict of a thread, from permitted parts only."""
+
+    status: Literal["healthy", "stale", "overbroad", "too_narrow", "noisy_retrieval", "unknown"]
+    checked_at: datetime | None
+
+
+class ReadingStep(Wire):
+    position: int
+    canonical_address: Address
+    revision: int
+    reason: str
+
+
+class AppliedScope(Wire):
+    """Which filters ran. Policy facts only: no counts, nothing about what was hidden."""
+
+    audience: str
+    profiles: tuple[str, ...]
+    task_scope: str
+    purpose: str
+    tenants: tuple[str, ...]
+    jurisdictions: tuple[str, ...]
+    policy_digest: str
+
+
+class FallbackSignal(Wire):
+    reason: Literal["missing_thread", "weak_thread", "raw_requested"]
+
+
+class Signal(Wire):
+    """How much one resolution source contributed to a thread's score."""
+
+    source: Literal["explicit", "keyword", "label", "centroid", "authority"]
+    score: float
+
+
+class Risk(Wire):
+    authority: str | None
+    risk_class: str | None
+
+
+class Pack(Wire):
+    """The context pack: always all fifteen keys of seed 4.4 (plus version and breakdown).
+
+    In fallback ``thread_id``, ``thread_title``, ``purpose`` and ``last_health_status`` are null.
+    """
+
+    schema_version: Literal["1"] = "1"
+    thread_id: UUID | None
+    thread_title: str | None
+    purpose: str | None
+    canonical_units: tuple[UnitRef, ...]
+    supporting_units: tuple[UnitRef, ...]
+    latest_reports: tuple[UnitRef, ...]
+    related_design_code_links: tuple[LinkRef, ...]
+    known_gaps: tuple[Gap, ...]
+    suspect_links: tuple[SuspectLink, ...]
+    last_health_status: Health | None
+    authority_or_risk_level: Risk
+    recommended_reading_order: tuple[ReadingStep, ...]
+    source_revisions: dict[str, int]
+    audience_scope_applied: AppliedScope
+    fallback_signal: FallbackSignal | None
+    score: float | None
+    signal_breakdown: tuple[Signal, ...]
+
+
+FIFTEEN: Final = (
+    "thread_id",
+    "thread_title",
+    "purpose",
+    "canonical_units",
+    "supporting_units",
+    "latest_reports",
+    "related_design_code_links",
+    "known_gaps",
+    "suspect_links",
+    "last_health_status",
+    "authority_or_risk_level",
+    "recommended_reading_order",
+    "source_revisions",
+    "audience_scope_applied",
+    "fallback_signal",
+)
+"""The seed's minimum fields of a context pack, in its order."""
+
+
+class Response(Wire):
+    """Body of every retrieval answer.
+
+    ``degraded`` names stores that were down while what was asked could still be answered
+    in full without them; a request that needs a missing store is refused instead.
+    """
+
+    mode: Literal["single", "multi", "fallback", "none"]
+    packs: tuple[Pack, ...]
+    degraded: tuple[Literal["vector"], ...] = ()
+
+
+class UnitResponse(Wire):
+    """Body of ``GET /v1/units/{address}``."""
+
+    unit: UnitRef
+    audience_scope_applied: AppliedScope
+
+
+# --- between gateway and retrieval --------------------------------------------------------
+
+
+class SubjectWire(Wire):
+    """The placed subject. Retrieval compiles the grant from ``profiles`` under ``policy_digest``."""
+
+    subject_id: str
+    audience: str
+    profiles: Annotated[tuple[str, ...], Field(min_length=1)]
+    tenants: tuple[str, ...]
+    jurisdictions: tuple[str, ...]
+    task_scope: str
+    purpose: str
+    policy_digest: str
+
+
+class Ask(Wire):
+    """One request to retrieval.
+
+    ``operation`` selects which of the optional fields count: ``retrieve`` uses ``request``,
+    ``pack`` uses ``reference`` (thread id or address), ``unit`` uses ``reference`` (address).
+    ``exclude`` are units that the guard refused: they are treated as if they had never existed.
+    ``deadline_ms`` is what is left of the request's time.
+    """
+
+    operation: Literal["retrieve", "pack", "unit"]
+    subject: SubjectWire
+    request: RetrieveRequest | None = None
+    reference: Address | None = None
+    exclude: tuple[UUID, ...] = ()
+    request_id: str
+    deadline_ms: int
+
+
+class Discrepancy(Wire):
+    """A unit that an index offered and the record of truth refused.
+
+    ``layer`` is the one that let it through. ``pending`` says that the index had an open,
+    younger-than-objective update for it (then it is ``stale_index``, a warning).
+    """
+
+    unit_id: UUID
+    class_id: int
+    layer: Literal["vector_index", "lexical_index", "thread_index", "row_level_security", "hydrate"]
+    pending: bool
+
+
+class Governed(Wire):
+    """One governed object that stands in the response, for the guard to look up."""
+
+    id: UUID
+    sort: Literal["unit", "thread", "artifact"]
+
+
+class Answer(Wire):
+    """What retrieval hands to the gateway.
+
+    ``status`` 200 carries ``response`` or ``unit``; any other carries ``code`` only.
+    404 means hidden or absent, and nothing tells which.
+    """
+
+    status: int
+    code: str = ""
+    response: Response | None = None
+    unit: UnitResponse | None = None
+    governed: tuple[Governed, ...] = ()
+    discrepancies: tuple[Discrepancy, ...] = ()
