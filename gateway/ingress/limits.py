@@ -1,0 +1,30 @@
+"""How much and for how long: every bound of the ingress in one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one listener. Seconds end in ``_s``, sizes in ``_bytes``.
+
+    ``header_s`` covers idle-after-connect as well as a dribbled header block. ``body_s`` is
+    the total for a body that is read in full (guarded routes); ``body_idle_s`` the longest
+    silence inside any body.
+    """
+
+    header_bytes: int = 32 * 1024
+    header_count: int = 100
+    target_bytes: int = 8 * 1024
+    header_s: float = 10.0
+    keep_alive_s: float = 15.0
+    body_bytes: int = 64 * 1024
+    body_s: float = 15.0
+    body_idle_s: float = 15.0
+    request_s: float = 30.0
+    connections: int = 10_000
+
+    def __post_init__(self) -> None:
+        if any(getattr(self, name) <= 0 for name in self.__slots__):
+            raise ValueError("every limit of a listener is a positive number")

@@ -1,0 +1,69 @@
+"""One canonical path, or a refusal: nothing is repaired.
+
+Theory
+    A proxy is bypassed when two readers of one target disagree: the router, the policy, the
+    log, the upstream. Repairing (folding ``..``, merging slashes, decoding) only moves the
+    disagreement. So a path is accepted when there is exactly one way to read it, and then
+    the same bytes are routed, decided, logged and sent on.
+
+    Accepted are the characters of RFC 3986 ``pchar`` less ``;`` and less every escape, in
+    segments that are not empty, ``.`` or ``..``. One escape exists: ``%23`` (the ``#`` of a
+    canonical address), and only where a route says that its last parameter is an address.
+
+Source: attack log rows A1-A17.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gateway.errors import Code, Refusal
+
+_SEGMENT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,=:@]+")
+_ADDRESS_SEGMENT: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,=:@]|%23)+")
+_HOST: Final = re.compile(
+    rb"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
+)
+_TARGET: Final = re.compile(rb"/[\x21\x22\x24-\x7e]*")
+
+
+def origin_form(target: bytes) -> bool:
+    """Whether a request target is origin-form (RFC 9112 3.2.1) of visible ASCII, without ``#``.
+
+    ``//host`` is refused too: some readers take it for an authority.
+    """
+    return _TARGET.fullmatch(target) is not None and not target.startswith(b"//")
+
+
+def valid_host(value: bytes) -> bool:
+    """Whether a Host value is a name or address with an optional port, and nothing else."""
+    return _HOST.fullmatch(value) is not None
+
+
+def segments_of(raw_path: bytes) -> tuple[str, ...]:
+    """The segments of a canonical path, still as sent (``%23`` kept), root = none.
+
+    Raises: Refusal ``bad_path`` for anything that two readers could read in two ways.
+    """
+    try:
+        path = raw_path.decode("ascii")
+    except UnicodeDecodeError:
+        raise Refusal(Code.BAD_PATH, "not ascii") from None
+    if path == "/":
+        return ()
+    if not path.startswith("/"):
+        raise Refusal(Code.BAD_PATH, "not origin-form")
+    segments = tuple(path[1:].split("/"))
+    # a trailing slash is another path, so it is refused like any empty segment
+    for segment in segments:
+        if segment in {"", ".", ".."} or not _ADDRESS_SEGMENT.fullmatch(segment):
+            raise Refusal(Code.BAD_PATH, "a segment has no single reading")
+        if segment.rstrip(".") == "":
+            raise Refusal(Code.BAD_PATH, "a segment of dots only")
+    return segments
+
+
+def plain(segment: str) -> bool:
+    """Whether a segment holds no escape at all, as every segment but an address must."""
+    return _SEGMENT.fullmatch(segment) is not None
