@@ -1,0 +1,73 @@
+"""One JSON line per request on standard output, written by a thread of its own.
+
+Laws
+    * The event loop never waits for the terminal or the pipe: a full queue drops lines and
+      counts them (the journal, not this log, is the record of security events).
+    * Every line is plain ASCII: control, direction and escape characters of whatever a caller
+      sent cannot reach a terminal or forge a line.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from gateway.telemetry.fields import RequestRecord, of_event, of_request
+
+_LINES_MAX: Final = 4_096
+
+
+def line(record: RequestRecord) -> str:
+    """The record as one JSON object on one ASCII line, without the line break."""
+    fields: dict[str, object] = {
+        "time": datetime.fromtimestamp(record.began_ns / 1e9, UTC).isoformat(),
+        "event": "request",
+        "trace_id": record.trace.trace_hex,
+        "peer": record.peer,
+        "duration_us": record.duration_ns // 1_000,
+        "bytes_in": record.bytes_in,
+        "bytes_out": record.bytes_out,
+        **of_request(record),
+    }
+    if record.event is not None:
+        fields["security_event"] = {"kind": record.event.kind.value, **of_event(record.event)}
+    # json escapes everything but DEL when it writes ASCII
+    return json.dumps(fields, ensure_ascii=True, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+class AccessLog:
+    """Writes lines to ``out`` from its own thread; ``dropped`` counts what did not fit."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.dropped = 0
+        self._out = out
+        self._lines: queue.Queue[str | None] = queue.Queue(_LINES_MAX)
+        self._writer = threading.Thread(target=self._write, name="access-log", daemon=True)
+        self._writer.start()
+
+    def add(self, record: RequestRecord) -> None:
+        """Queue one line. Never blocks, never raises for a full queue or a closed pipe."""
+        try:
+            self._lines.put_nowait(line(record))
+        except queue.Full:
+            self.dropped += 1
+
+    def close(self, *, timeout_s: float) -> None:
+        """Write what is queued, for at most ``timeout_s``."""
+        try:
+            self._lines.put(None, timeout=timeout_s)
+        except queue.Full:
+            return  # the reader of the pipe is gone or stuck: the thread is a daemon
+        self._writer.join(timeout_s)
+
+    def _write(self) -> None:
+        while (text := self._lines.get()) is not None:
+            try:
+                self._out.write(text + "\n")
+                if self._lines.empty():
+                    self._out.flush()
+            except (OSError, ValueError):  # closed pipe, full disk, closed file
+                self.dropped += 1
