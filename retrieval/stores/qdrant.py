@@ -1,0 +1,442 @@
+"""The vector index: a Qdrant server or the embedded sidecar, over one code path.
+
+Laws
+    * This is the only module that imports ``qdrant_client``; no exception of it leaves.
+    * Every read carries the filter that the policy emitted for the scope. No filter means
+      that nothing is permitted: no call is made.
+    * The index proposes, it never decides: no text comes from it, its order is never used,
+      and what it returns is complete down to the cut, ties included, so that the caller can
+      recompute the scores and cut exactly.
+    * Payload indexes stand before the first point: a collection that has points and lacks
+      one is refused (filtered search over it would lose recall without a word).
+
+Ids of points are unit ids. Dense vectors are compared by plain dot product, always exactly
+(no graph: hidden points change what a shared graph finds); sparse vectors without a
+modifier, because the inverse document frequency is the caller's own and comes in the query.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeGuard, TypeVar
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import httpx
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.http.exceptions import (
+    ApiException,
+    ResponseHandlingException,
+    UnexpectedResponse,
+)
+
+from policies.decision import UNCLASSED, Scope
+from policies.emit import qdrant as emitted
+from retrieval.embed.quantise import engine_form
+from retrieval.errors import IndexUnavailable, Store
+from retrieval.stores.points import Candidate, IndexLabel, IndexPoint
+
+DENSE: Final = "dense"
+LEXICAL: Final = "lexical"
+PAYLOAD_INDEXES: Final = {
+    "class_id": models.PayloadSchemaType.INTEGER,
+    "tenant": models.PayloadSchemaType.KEYWORD,
+    "jurisdiction": models.PayloadSchemaType.KEYWORD,
+    "unit_id": models.PayloadSchemaType.KEYWORD,
+    "revision": models.PayloadSchemaType.INTEGER,
+}
+
+_TOLERANCE: Final = 1e-4
+"""Relative. Far above the engine's rounding (2e-6), far below a difference that matters."""
+_SPARE: Final = 16
+"""Fetched beyond the cut, so that most cuts close in one call."""
+_PAGE: Final = 1000
+_TIMEOUT_S: Final = 10
+
+T = TypeVar("T")
+Query = models.NearestQuery
+_Operation = models.UpsertOperation | models.SetPayloadOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the index holds of a unit: its label as stored, ``None`` where malformed."""
+
+    unit_id: UUID
+    label: IndexLabel | None
+
+
+class QdrantIndex:
+    """One collection. Made once per process and event loop; connections are kept."""
+
+    def __init__(self, url: str, api_key: str, collection: str, dims: int) -> None:
+        self.collection: Final = collection
+        self.dims: Final = dims
+        self._client: Final = _client(url, api_key)
+
+    # --- life ---------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def ping(self) -> None:
+        """Returns when the collection can be read. Raises ``IndexUnavailable``."""
+        await self._call(lambda: self._client.get_collection(self.collection))
+
+    async def ensure(self) -> None:
+        """Makes the collection and its payload indexes; checks one that exists already.
+
+        Raises ``IndexUnavailable`` for a collection of another shape, or one that holds points
+        without the payload indexes: its remedy is to delete it and have it filled anew.
+        """
+        name = self.collection
+        if not await self._call(lambda: self._client.collection_exists(name)):
+            await self._call(lambda: self._create())
+        info = await self._call(lambda: self._client.get_collection(name))
+        self._check_shape(info)
+        schema = info.payload_schema or {}
+        missing = [
+            field
+            for field, wanted in PAYLOAD_INDEXES.items()
+            if field not in schema or schema[field].data_type != wanted
+        ]
+        if missing and info.points_count:
+            raise IndexUnavailable(
+                Store.QDRANT,
+                f"collection `{name}` holds points but no payload index on `{missing[0]}`; "
+                "delete the collection and let the outbox fill it anew",
+            )
+        for field in missing:
+            await self._index(field)
+
+    # --- reading ------------------------------------------------------------------------
+
+    async def dense(
+        self, vector: bytes, scope: Scope, *, limit: int, exclude: Collection[UUID] = ()
+    ) -> list[Candidate]:
+        """The ``limit`` nearest permitted units and all that tie with the last of them.
+
+        ``vector`` is the query in stored form. Fewer than ``limit`` means there are no more.
+        Cost: exact search over the permitted points, usually one call.
+        """
+        nearest = models.NearestQuery(nearest=engine_form(vector))
+        return await self._closed(nearest, DENSE, scope, limit=limit, exclude=exclude)
+
+    async def sparse(
+        self,
+        terms: Sequence[int],
+        weights: Sequence[float],
+        scope: Scope,
+        *,
+        limit: int,
+        exclude: Collection[UUID] = (),
+    ) -> list[Candidate]:
+        """As ``dense``, by the sum over shared terms of query weight times document weight."""
+        if not terms:
+            return []
+        wanted = models.SparseVector(indices=list(terms), values=list(weights))
+        nearest = models.NearestQuery(nearest=wanted)
+        return await self._closed(nearest, LEXICAL, scope, limit=limit, exclude=exclude)
+
+    async def count(self, scope: Scope) -> int:
+        """How many points the pushed filter admits, exactly."""
+        permitted = _filter(scope)
+        if permitted is None:
+            return 0
+        answer = await self._call(
+            lambda: self._client.count(self.collection, count_filter=permitted, exact=True)
+        )
+        return answer.count
+
+    async def admitted(self, scope: Scope) -> list[Held]:
+        """Every point that the pushed filter admits, for audits of the filter itself."""
+        permitted = _filter(scope)
+        return [] if permitted is None else await self._scroll(permitted, wanted=None)
+
+    async def held(self, unit_ids: Collection[UUID]) -> dict[UUID, IndexLabel | None]:
+        """What the index holds of these units; a unit that it does not hold is not a key.
+
+        For the writer only: no scope applies.
+        """
+        found: dict[UUID, IndexLabel | None] = {}
+        ids = [str(unit_id) for unit_id in unit_ids]
+        for start in range(0, len(ids), _PAGE):
+            chosen = models.HasIdCondition(has_id=list(ids[start : start + _PAGE]))
+            for held in await self._scroll(models.Filter(must=[chosen]), wanted=_PAGE):
+                found[held.unit_id] = held.label
+        return found
+
+    async def everything(self) -> list[Held]:
+        """Every point of the collection, for the sweep. Writer only."""
+        return await self._scroll(None, wanted=None)
+
+    # --- writing ------------------------------------------------------------------------
+
+    async def upsert(self, points: Sequence[IndexPoint]) -> None:
+        """Writes points whole; returns when the index has acknowledged them.
+
+        Fence: a point that the index holds at a newer revision is left as it is.
+        """
+        by_revision: dict[int, list[models.PointStruct]] = defaultdict(list)
+        for point in points:
+            by_revision[point.label.revision].append(_struct(point))
+        await self._write(
+            models.UpsertOperation(
+                upsert=models.PointsList(points=structs, update_filter=_not_newer_than(revision))
+            )
+            for revision, structs in sorted(by_revision.items())
+        )
+
+    async def relabel(self, labels: Sequence[IndexLabel]) -> None:
+        """Writes labels only; vectors are not touched, and no point is created.
+
+        Fence: a point that the index holds at another revision is left as it is.
+        """
+        groups: dict[tuple[int, int, str, str], list[str]] = defaultdict(list)
+        for one in labels:
+            key = (one.revision, one.class_id, one.tenant, one.jurisdiction)
+            groups[key].append(str(one.unit_id))
+        await self._write(
+            models.SetPayloadOperation(
+                set_payload=models.SetPayload(
+                    payload={"class_id": class_id, "tenant": tenant, "jurisdiction": jurisdiction},
+                    filter=models.Filter(
+                        must=[
+                            models.HasIdCondition(has_id=list(ids)),
+                            models.FieldCondition(
+                                key="revision", match=models.MatchValue(value=revision)
+                            ),
+                        ]
+                    ),
+                )
+            )
+            for (revision, class_id, tenant, jurisdiction), ids in sorted(groups.items())
+        )
+
+    async def delete(self, unit_ids: Collection[UUID]) -> None:
+        """Removes points; unknown ids are no error."""
+        if not unit_ids:
+            return
+        chosen = models.PointIdsList(points=[str(unit_id) for unit_id in unit_ids])
+        await self._call(lambda: self._client.delete(self.collection, chosen, wait=True))
+
+    # --- inside -------------------------------------------------------------------------
+
+    async def _closed(
+        self,
+        nearest: Query,
+        using: str,
+        scope: Scope,
+        *,
+        limit: int,
+        exclude: Collection[UUID],
+    ) -> list[Candidate]:
+        """Candidates complete down to the cut: asks for more until the ties there are in."""
+        permitted = _filter(scope)
+        if permitted is None or limit < 1:
+            return []
+        excluded = frozenset(exclude)
+        fetch = limit + len(excluded) + _SPARE
+        while True:
+            answer = await self._query(nearest, using, permitted, fetch)
+            found = [c for c in map(_candidate, answer) if c.unit_id not in excluded]
+            found.sort(key=lambda c: -c.score)
+            if len(answer) < fetch or len(found) < 1:
+                return found
+            if len(found) >= limit:
+                cut = found[limit - 1].score
+                edge = cut - _TOLERANCE * max(1.0, abs(cut))
+                if found[-1].score < edge:
+                    return [c for c in found if c.score >= edge]
+            fetch *= 4
+
+    async def _query(
+        self, nearest: Query, using: str, permitted: models.Filter, limit: int
+    ) -> list[models.ScoredPoint]:
+        answer = await self._call(
+            lambda: self._client.query_points(
+                self.collection,
+                query=nearest,
+                using=using,
+                query_filter=permitted,
+                search_params=models.SearchParams(exact=True) if using == DENSE else None,
+                limit=limit,
+                with_payload=["class_id", "revision"],
+                with_vectors=False,
+            )
+        )
+        return answer.points
+
+    async def _scroll(self, chosen: models.Filter | None, *, wanted: int | None) -> list[Held]:
+        found: list[Held] = []
+        offset: Any = None
+        while True:
+            page, offset = await self._call(
+                lambda at=offset: self._client.scroll(  # type: ignore[misc]
+                    self.collection,
+                    scroll_filter=chosen,
+                    limit=wanted or _PAGE,
+                    offset=at,
+                    with_payload=True,
+                    with_vectors=False,
+                )
+            )
+            found.extend(Held(UUID(str(p.id)), _label(UUID(str(p.id)), p.payload)) for p in page)
+            if offset is None:
+                return found
+
+    async def _write(self, operations: Iterable[_Operation]) -> None:
+        todo = list(operations)
+        if todo:
+            await self._call(
+                lambda: self._client.batch_update_points(self.collection, todo, wait=True)
+            )
+
+    async def _create(self) -> None:
+        await self._client.create_collection(
+            self.collection,
+            vectors_config={
+                DENSE: models.VectorParams(size=self.dims, distance=models.Distance.DOT)
+            },
+            sparse_vectors_config={LEXICAL: models.SparseVectorParams()},
+        )
+        for field in PAYLOAD_INDEXES:
+            await self._index(field)
+
+    async def _index(self, field: str) -> None:
+        await self._call(
+            lambda: self._client.create_payload_index(
+                self.collection, field, field_schema=PAYLOAD_INDEXES[field], wait=True
+            )
+        )
+
+    def _check_shape(self, info: models.CollectionInfo) -> None:
+        vectors = info.config.params.vectors
+        dense = vectors.get(DENSE) if isinstance(vectors, dict) else None
+        sparse = info.config.params.sparse_vectors or {}
+        if dense is None or LEXICAL not in sparse:
+            reason = f"has no vectors `{DENSE}` and `{LEXICAL}`"
+        elif dense.size != self.dims or dense.distance != models.Distance.DOT:
+            reason = (
+                f"was made for {dense.size} dimensions by {dense.distance}, "
+                f"the embedder needs {self.dims} by Dot"
+            )
+        else:
+            return
+        raise IndexUnavailable(
+            Store.QDRANT,
+            f"collection `{self.collection}` {reason}; name another collection, "
+            "or delete it and let the outbox fill it anew",
+        )
+
+    async def _call(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Every call to the client. All of them are idempotent, so a connection that the other
+        side closed while it was idle costs one more try, not an error."""
+        try:
+            try:
+                return await make()
+            except ResponseHandlingException as fault:
+                if not isinstance(fault.source, httpx.RemoteProtocolError | httpx.ReadError):
+                    raise
+                return await make()
+        except ResponseHandlingException as fault:
+            raise IndexUnavailable(Store.QDRANT, _reason(fault.source)) from fault
+        except UnexpectedResponse as fault:
+            raise IndexUnavailable(Store.QDRANT, f"answered {fault.status_code}") from fault
+        except (ApiException, httpx.HTTPError, ValueError) as fault:
+            raise IndexUnavailable(Store.QDRANT, _reason(fault)) from fault
+
+
+def _client(url: str, api_key: str) -> AsyncQdrantClient:
+    # The client drops keep-alive on loopback and warns of a key over plain HTTP there; the
+    # sidecar is loopback, so the key travels as a header and the connections are kept.
+    loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
+    return AsyncQdrantClient(
+        url=url,
+        api_key=None if loopback else api_key,
+        headers={"api-key": api_key} if loopback else None,
+        timeout=_TIMEOUT_S,
+        check_compatibility=False,
+        limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
+        trust_env=not loopback,
+    )
+
+
+@lru_cache(maxsize=128)
+def _filter(scope: Scope) -> models.Filter | None:
+    rest = emitted.filter(scope)
+    if rest is None:
+        return None
+    made = models.Filter.model_validate(rest)
+    if not made.must:
+        raise IndexUnavailable(Store.QDRANT, "the emitted filter has no `must`: not asked")
+    return made
+
+
+def _not_newer_than(revision: int) -> models.Filter:
+    return models.Filter(
+        must=[models.FieldCondition(key="revision", range=models.Range(lte=revision))]
+    )
+
+
+def _struct(point: IndexPoint) -> models.PointStruct:
+    vectors: dict[str, Any] = {}
+    if point.vector is not None:
+        vectors[DENSE] = engine_form(point.vector)
+    if point.terms:
+        vectors[LEXICAL] = models.SparseVector(
+            indices=list(point.terms), values=list(point.weights)
+        )
+    label = point.label
+    return models.PointStruct(
+        id=str(label.unit_id),
+        vector=vectors,
+        payload={
+            "class_id": label.class_id,
+            "tenant": label.tenant,
+            "jurisdiction": label.jurisdiction,
+            "unit_id": str(label.unit_id),
+            "revision": label.revision,
+        },
+    )
+
+
+def _candidate(point: models.ScoredPoint) -> Candidate:
+    payload = point.payload or {}
+    class_id, revision = payload.get("class_id"), payload.get("revision")
+    return Candidate(
+        unit_id=UUID(str(point.id)),
+        score=point.score,
+        class_id=class_id if _integer(class_id) else UNCLASSED,
+        revision=revision if _integer(revision) else 0,
+    )
+
+
+def _label(unit_id: UUID, payload: dict[str, Any] | None) -> IndexLabel | None:
+    stored = payload or {}
+    if not (
+        _integer(stored.get("class_id"))
+        and _integer(stored.get("revision"))
+        and isinstance(stored.get("tenant"), str)
+        and isinstance(stored.get("jurisdiction"), str)
+        and stored.get("unit_id") == str(unit_id)
+    ):
+        return None
+    return IndexLabel(
+        unit_id=unit_id,
+        revision=stored["revision"],
+        class_id=stored["class_id"],
+        tenant=stored["tenant"],
+        jurisdiction=stored["jurisdiction"],
+    )
+
+
+def _integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _reason(fault: Exception) -> str:
+    return f"{type(fault).__name__}: {str(fault)[:200]}"
