@@ -217,7 +217,7 @@ class UnitResponse(Wire):
 
 
 class SubjectWire(Wire):
-    """The placed subject. Retrieval compiles the grant from ``profiles`` under ``policy_digest``."""
+    """The placed subject. The grant is compiled from ``profiles`` under ``policy_digest``."""
 
     subject_id: str
     audience: str
@@ -271,7 +271,8 @@ class Answer(Wire):
     """What retrieval hands to the gateway.
 
     ``status`` 200 carries ``response`` or ``unit``; any other carries ``code`` only.
-    404 means hidden or absent, and nothing tells which.
+    404 means hidden or absent, and nothing tells which. ``timings`` are (phase, milliseconds)
+    for the gateway's span; like the discrepancies they never reach a caller.
     """
 
     status: int
@@ -280,3 +281,4 @@ class Answer(Wire):
     unit: UnitResponse | None = None
     governed: tuple[Governed, ...] = ()
     discrepancies: tuple[Discrepancy, ...] = ()
+    timings: tuple[tuple[str, float], ...] = ()

@@ -1,0 +1,71 @@
+"""What retrieval can be told: bounds and calibrated thresholds, all in one place.
+
+Laws
+    * Nothing here opens access: no value can make a hidden unit visible.
+    * Every bound is finite. A value outside its range is refused at construction.
+    * Thresholds are measured, and the measurement stands beside the default or in DECISIONS.
+
+This module reads no file and no environment: the composition root does.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+Count = Annotated[int, Field(ge=1, le=10_000)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ResolutionSettings(_Section):
+    """When a question names a thread.
+
+    ``coverage_min``: the share of the question's word mass that a thread must have to be a
+    hit. ``margin``: how far the best must stand above the next to be the only one (scores
+    are in 0..1). See ``retrieval.threads.keyword`` for the theory and the figures.
+    """
+
+    coverage_min: Share = 0.5
+    margin: Share = 0.15
+    threads_max: Annotated[int, Field(ge=1, le=10)] = 3
+    words_max: Count = 64
+    """Words of a question that are looked at; the wire allows 4,000 characters."""
+    references_max: Count = 6
+    """Tokens of a question that are tried as an explicit reference; each is one look-up."""
+    shortlist: Count = 24
+    """Keyword hits that are ranked with health, recency and authority."""
+
+
+class PackSettings(_Section):
+    """How much stands in one pack. A cap never shows: nothing is counted for the caller."""
+
+    supporting_max: Count = 20
+    reports_max: Count = 5
+    links_max: Count = 40
+    gaps_max: Count = 40
+    suspects_max: Count = 40
+    members_max: Count = 2_000
+    """Members of one thread that are looked at, best ordered first."""
+    text_bytes_max: Annotated[int, Field(ge=1_024)] = 2_000_000
+    """UTF-8 bytes of unit texts in one pack; whole units are left out from the end."""
+    confidence_min: Share = 0.6
+    """Memberships below it are suspect links."""
+
+
+class ServiceSettings(_Section):
+    """``shared_key``: what the gateway must send when retrieval is a process of its own."""
+
+    resolution: ResolutionSettings = ResolutionSettings()
+    pack: PackSettings = PackSettings()
+    shared_key: SecretStr | None = None
+    ask_bytes_max: Annotated[int, Field(ge=1_024)] = 262_144
+    deadline_ms_max: Annotated[int, Field(ge=1)] = 30_000
+
+
+K_DEFAULT: Final = 50
+"""Core units of a pack that is asked for by its thread (no ``k`` stands in such a request)."""

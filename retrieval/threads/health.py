@@ -1,0 +1,76 @@
+"""The last health verdict of a thread, from the parts that this caller may see.
+
+Each part (thread, class, compartment) keeps its own verdict under ``health``:
+``{"status": "stale", "checked_at": "2026-05-15T09:00:00+00:00"}``. A thread's verdict is the
+worst over the permitted parts, so that no hidden unit's state shows, and its time the latest
+check among them. A part without a verdict says nothing; a verdict that cannot be read counts
+as ``unknown``, which is worse than ``healthy``: what is not understood is not called sound.
+
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+
+class Status(StrEnum):
+    """Verdicts in rising order of severity. Source: seed section 4.3."""
+
+    HEALTHY = "healthy"
+    UNKNOWN = "unknown"
+    TOO_NARROW = "too_narrow"
+    OVERBROAD = "overbroad"
+    NOISY_RETRIEVAL = "noisy_retrieval"
+    STALE = "stale"
+
+
+WEAK: Final = frozenset({Status.TOO_NARROW, Status.OVERBROAD, Status.NOISY_RETRIEVAL, Status.STALE})
+"""Verdicts with which a thread is not a basis for an answer (seed 4.7, ``weak_thread``)."""
+
+_SEVERITY: Final = {status: rank for rank, status in enumerate(Status)}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``checked_at`` is null when no permitted part was ever checked."""
+
+    status: Status
+    checked_at: datetime | None
+
+    @property
+    def weak(self) -> bool:
+        return self.status in WEAK
+
+
+def combine(parts: Iterable[Mapping[str, object]]) -> Verdict:
+    """The verdict over the ``health`` objects of the permitted parts."""
+    statuses: list[Status] = []
+    times: list[datetime] = []
+    for part in parts:
+        if not part:
+            continue
+        statuses.append(_status(part.get("status")))
+        checked = _time(part.get("checked_at"))
+        if checked is not None:
+            times.append(checked)
+    if not statuses:
+        return Verdict(Status.UNKNOWN, None)
+    return Verdict(max(statuses, key=_SEVERITY.__getitem__), max(times, default=None))
+
+
+def _status(word: object) -> Status:
+    return Status(word) if isinstance(word, str) and word in _SEVERITY else Status.UNKNOWN
+
+
+def _time(text: object) -> datetime | None:
+    """A time with a zone, in UTC; anything else is no time."""
+    try:
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return moment.astimezone(UTC) if moment is not None and moment.tzinfo is not None else None

@@ -1,0 +1,99 @@
+"""How well the words of a question name a thread, from the caller's own view of the words.
+
+Theory
+    A question is split into *words*; a word is one or more term ids (a word with diacritics
+    is findable in its folded form too) and matches a thread when any of them does.
+
+    mass(word) = ln(1 + (N - df + 0.5) / (df + 0.5)), df and N over the threads that this
+    caller may see, so that neither a hidden thread's words nor its existence move a score.
+    A word that no permitted thread has keeps its full mass: it is what makes a question
+    *not* about any of them.
+
+    coverage(thread) = mass of the question's words that the thread has / mass of all of them
+    strength(thread) = mean document weight of the matched words, by mass, in [0, 1)
+    score = coverage * (1 - STRENGTH_SHARE + STRENGTH_SHARE * strength), rounded
+
+    Coverage decides whether there is a hit at all (a threshold on raw BM25 would depend on
+    the length of the question); strength only orders threads that cover alike.
+
+Measured on 703 titles of the PEP corpus (see DECISIONS): at coverage 0.5, 92 % of questions
+made from titles find their thread and 0.5 % of 400 off-topic questions find any.
+
+This module is pure: no store, no policy, no clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from retrieval.lexical import K1, query_terms, words
+from retrieval.threads.function_words import FUNCTION_WORDS
+
+DIGITS: Final = 6
+"""Decimal places of every emitted score: far above float noise, far below what orders threads."""
+
+STRENGTH_SHARE: Final = 0.25
+
+Word = tuple[int, ...]
+"""The term ids of one word of a question, at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordScore:
+    """``coverage`` and ``score`` lie in [0, 1] and are rounded to ``DIGITS`` places."""
+
+    thread_id: UUID
+    coverage: float
+    score: float
+
+
+def question_words(text: str, *, words_max: int) -> tuple[Word, ...]:
+    """The distinct words of a question that can be evidence, in order, at most ``words_max``."""
+    distinct = dict.fromkeys(word for word in words(text) if word not in FUNCTION_WORDS)
+    groups = dict.fromkeys(tuple(query_terms(word)) for word in distinct)
+    return tuple(groups)[:words_max]
+
+
+def terms_of(question: Sequence[Word]) -> list[int]:
+    """The term ids of all words, sorted and unique."""
+    return sorted({term for word in question for term in word})
+
+
+def score_threads(
+    question: Sequence[Word],
+    *,
+    postings: Mapping[UUID, Mapping[int, float]],
+    frequencies: Mapping[int, int],
+    threads: int,
+) -> list[KeywordScore]:
+    """Every thread with a matching word, best first, ties by thread id.
+
+    ``postings`` maps a permitted thread to the weights of the question's terms in it,
+    ``frequencies`` a term to the number of permitted threads that have it (absent = 0),
+    ``threads`` is the number of permitted threads. Cost: words x threads with a match.
+    """
+    masses = [_mass(max(frequencies.get(t, 0) for t in word), threads) for word in question]
+    total = math.fsum(masses)
+    if total <= 0:
+        return []
+    found = []
+    for thread_id, weights in postings.items():
+        best = [max((weights.get(t, 0.0) for t in word), default=0.0) for word in question]
+        matched = math.fsum(m for m, w in zip(masses, best, strict=True) if w > 0)
+        if matched <= 0:
+            continue
+        saturated = math.fsum(m * w / (K1 + 1) for m, w in zip(masses, best, strict=True))
+        coverage, strength = matched / total, min(saturated / matched, 1.0)
+        score = coverage * (1 - STRENGTH_SHARE + STRENGTH_SHARE * strength)
+        found.append(KeywordScore(thread_id, round(coverage, DIGITS), round(score, DIGITS)))
+    return sorted(found, key=lambda s: (-s.score, str(s.thread_id)))
+
+
+def _mass(df: int, threads: int) -> float:
+    """Inverse document frequency that stays positive and finite, also for df > threads."""
+    df = min(df, threads)
+    return math.log1p((threads - df + 0.5) / (df + 0.5))
