@@ -1,0 +1,1 @@
+"""Surfaces: the doors of the gateway. Adapters only; no rule lives here."""
