@@ -39,7 +39,7 @@ def serving_login(audience: str) -> str:
 
 
 def profile_role(profile: str) -> str:
-    """The role that stands for one profile (``agent:support-bot`` -> ``gw_p_agent_support_bot``)."""
+    """The role that stands for one profile: ``agent:reader`` is ``gw_p_agent_reader``."""
     return _role("gw_p_", profile)
 
 

@@ -1,0 +1,114 @@
+"""The record of truth as the rest of retrieval sees it.
+
+Laws
+    * Every answer is already cut to the caller's scope; nothing here returns a hidden object,
+      counts one, or lets one change a number.
+    * There is one way to a body: ``TruthReader.hydrate`` (``unit_by_address`` goes through it).
+    * One reader is one transaction: all of its answers are of one moment.
+    * A store that does not answer raises ``StoreUnavailable``; it never answers less.
+
+A reader is used by one task at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+from uuid import UUID
+
+from policies.decision import Scope
+from policies.snapshot import Snapshot
+from retrieval.contract import SubjectWire
+from retrieval.stores.rows import (
+    ArtifactRow,
+    EdgeRow,
+    Frequencies,
+    Hydrated,
+    LexicalRow,
+    MembershipRow,
+    PartialRow,
+    TermMatch,
+    ThreadRow,
+    UnitRow,
+)
+
+
+class TruthReader(Protocol):
+    """What one caller may read, at one moment."""
+
+    @property
+    def scope(self) -> Scope:
+        """The caller's scope, with the consents that were live when the reader was opened."""
+        ...
+
+    async def hydrate(
+        self, unit_ids: Collection[UUID], *, exclude: frozenset[UUID] = frozenset()
+    ) -> Hydrated:
+        """The permitted units among these, and a discrepancy for each of the others.
+
+        Ids in ``exclude`` are treated as if they had never existed: neither. Cost: one query,
+        a second one only when something was refused.
+        """
+        ...
+
+    async def unit_by_address(self, address: str) -> UnitRow | None:
+        """A permitted unit, or None for hidden and absent alike."""
+        ...
+
+    async def thread_by_reference(self, reference: str) -> ThreadRow | None:
+        """A permitted thread by id or canonical address, or None for hidden and absent alike."""
+        ...
+
+    async def threads_for_terms(self, terms: Collection[int]) -> Sequence[TermMatch]:
+        """The permitted active threads that have any of these terms, by thread id."""
+        ...
+
+    async def thread_document_frequencies(self, terms: Collection[int]) -> Frequencies:
+        """How many permitted active threads there are, and how many have each term."""
+        ...
+
+    async def members(self, thread_ids: Collection[UUID]) -> Sequence[MembershipRow]:
+        """Links of these threads to permitted units, by thread and unit id."""
+        ...
+
+    async def edges(self, unit_ids: Collection[UUID]) -> Sequence[EdgeRow]:
+        """Edges that touch one of these units and whose both ends are permitted, by id."""
+        ...
+
+    async def artifacts(self, thread_id: UUID) -> Sequence[ArtifactRow]:
+        """Permitted expected artifacts of a thread, by lifecycle stage and title."""
+        ...
+
+    async def partials(self, thread_ids: Collection[UUID]) -> Sequence[PartialRow]:
+        """Permitted partial sums of these threads; consented units are not in them."""
+        ...
+
+    async def lexical_statistics(self, terms: Collection[int]) -> Frequencies:
+        """How many permitted units there are, and how many have each term.
+
+        Sums of permitted partials, plus units that only a consent opens, one by one.
+        """
+        ...
+
+    async def vectors(self, unit_ids: Collection[UUID], *, model: str) -> Mapping[UUID, bytes]:
+        """Stored vectors (little-endian int16) of permitted units' current revisions."""
+        ...
+
+    async def lexical_rows(self, unit_ids: Collection[UUID]) -> Mapping[UUID, LexicalRow]:
+        """Lexical forms of permitted units' current revisions."""
+        ...
+
+
+class Truth(Protocol):
+    """Opens readers."""
+
+    def reading(
+        self, subject: SubjectWire, snapshot: Snapshot
+    ) -> AbstractAsyncContextManager[TruthReader]:
+        """A reader for one placed subject.
+
+        Raises PolicyMismatch when the database enforces another revision than the subject was
+        placed under or has no grant for its profile, StoreUnavailable when it does not answer.
+        """
+        ...
