@@ -1,0 +1,88 @@
+"""Fixtures of the whole suite, and the rules it runs under.
+
+Tests are plain functions; what is asynchronous runs under ``asyncio.run`` inside the test.
+Services are real and shared (``tests.services``); each is started by the first test that
+asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from retrieval.embedded import Embedded
+from tests.services import (
+    Cluster,
+    Database,
+    VectorService,
+    cluster_of,
+    embedded_pair,
+    fresh_database,
+)
+
+# Two cores under several suites at once: a deadline would measure the neighbours.
+settings.register_profile(
+    "default",
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("deep", settings.get_profile("default"), max_examples=1000)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """``make test-deep`` names the marker ``slow``: then the laws are tried harder, too."""
+    if config.getoption("hypothesis_profile", None) is None:
+        settings.load_profile("deep" if "slow" in config.option.markexpr else "default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow ones out unless an expression over markers was given."""
+    if config.option.markexpr:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real material beside the repository (each part has its own README)."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        message = f"the shared test data is not at `{folder}`"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def services() -> Iterator[Embedded]:
+    """The embedded pair of this session. Never kill it: tests that do start their own."""
+    with embedded_pair() as pair:
+        yield pair
+
+
+@pytest.fixture(scope="session")
+def cluster(services: Embedded) -> Cluster:
+    """The shared Postgres, as its superuser."""
+    return cluster_of(services)
+
+
+@pytest.fixture(scope="session")
+def sidecar(services: Embedded) -> VectorService:
+    """The shared vector engine."""
+    return VectorService(url=services.qdrant_url, api_key=services.qdrant_api_key)
+
+
+@pytest.fixture
+def empty_database(cluster: Cluster) -> Iterator[Database]:
+    """A database with nothing in it, for this test alone."""
+    with fresh_database(cluster) as database:
+        yield database
