@@ -48,3 +48,15 @@ class UnknownProfile(PolicyError):  # noqa: N818
 
 class IncongruentPolicy(PolicyError):  # noqa: N818
     """A compiled form disagrees with Casbin: the snapshot must not be served."""
+
+
+class UnknownClass(PolicyError):  # noqa: N818
+    """A class id was asked for that the lock never gave."""
+
+
+class UnorderedFacet(PolicyError):  # noqa: N818
+    """Two values were compared on a facet for which no stricter one is declared."""
+
+
+class WrongCasbin(PolicyError):  # noqa: N818
+    """Another distribution owns the module ``casbin``: no verdict of it can be trusted."""

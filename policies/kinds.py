@@ -1,0 +1,90 @@
+"""The five kinds of decision: their columns, the file of their rules, and their fixed model.
+
+Every kind has one shape, the only one whose compiled form is exact by set algebra: a row
+matches a request when, in every column, the row's set and the request's set have a member
+in common; a request is allowed when an allow row matches and no deny row does.
+
+Requests have one value per column, but for the columns in ``many`` (an agent's roles, a
+caller's claims): there they carry all that the caller has, so that a deny row on any one
+of them counts.
+
+Models are generated from this table and pinned by hash; reviewers never edit them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from policies.vocabulary import FACETS
+
+
+class Kind(StrEnum):
+    AUDIENCE = "audience"
+    AGENTS = "agents"
+    ROUTES = "routes"
+    UNITS = "units"
+    CONSENT = "consent"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """``columns`` in file order, without rule id and eft. ``paired`` columns are read as one
+    value ``claim=value``, because they only mean something together."""
+
+    kind: Kind
+    columns: tuple[str, ...]
+    many: frozenset[str] = frozenset()
+    paired: tuple[str, str] | None = None
+
+    @property
+    def file(self) -> str:
+        return f"rules/{self.kind}.csv"
+
+    @property
+    def model_file(self) -> str:
+        return f"models/{self.kind}.conf"
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The columns of a request, a pair counting as one."""
+        if self.paired is None:
+            return self.columns
+        first, second = self.paired
+        return tuple(
+            f"{first}={second}" if column == first else column
+            for column in self.columns
+            if column != second
+        )
+
+    @property
+    def model_text(self) -> str:
+        """The Casbin model. One matcher line, one effect, no literals, no patterns."""
+        names = [axis.replace("=", "_") for axis in self.axes]
+        matcher = " && ".join(f"meets(r.{name}, p.{name})" for name in names)
+        return (
+            "# Generated from policies/kinds.py and pinned by hash: do not edit.\n"
+            f"[request_definition]\nr = {', '.join(names)}\n\n"
+            f"[policy_definition]\np = id, {', '.join(names)}, eft\n\n"
+            "[policy_effect]\n"
+            "e = some(where (p.eft == allow)) && !some(where (p.eft == deny))\n\n"
+            f"[matchers]\nm = {matcher}\n"
+        )
+
+
+SHAPES: Final = {
+    shape.kind: shape
+    for shape in (
+        Shape(
+            Kind.AUDIENCE,
+            ("issuer", "claim", "value", "audience"),
+            many=frozenset({"claim=value"}),
+            paired=("claim", "value"),
+        ),
+        Shape(Kind.AGENTS, ("role", "task", "tool", "profile"), many=frozenset({"role"})),
+        Shape(Kind.ROUTES, ("audience", "route", "method")),
+        Shape(Kind.UNITS, ("profile", *FACETS, "consent")),
+        Shape(Kind.CONSENT, ("audience", "purpose", "approver", "ttl")),
+    )
+}

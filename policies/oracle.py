@@ -1,0 +1,80 @@
+"""Casbin as the oracle: the one module that imports it.
+
+Laws
+    * A new enforcer per revision and never a change to a live one.
+    * Plain ``Enforcer`` only; no adapters, watchers, pattern functions, ``eval`` or roles.
+    * Rows go in one by one as parsed, and are counted afterwards.
+    * Any exception is the caller's reason to refuse the policy.
+
+It is asked at load, for proof, and never per request: it costs about 0.1 ms a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from typing import Final
+
+import casbin
+from casbin.effect.default_effectors import AllowAndDenyEffector
+
+from policies.errors import IncongruentPolicy, WrongCasbin
+from policies.kinds import Shape
+from policies.rows import Row
+
+_IMPOSTORS: Final = ("casbin", "asynccasbin")
+_SEPARATOR: Final = "|"
+
+
+def check_distribution() -> None:
+    """Raises WrongCasbin unless ``pycasbin`` alone owns the module name ``casbin``.
+
+    The older distributions install the same folder over it, and no tool reports the clash.
+    """
+    installed = {
+        (dist.metadata["Name"] or "").lower().replace("_", "-") for dist in metadata.distributions()
+    }
+    for name in _IMPOSTORS:
+        if name in installed:
+            raise WrongCasbin(
+                f"distribution `{name}` is installed beside `pycasbin` and overwrites it; "
+                f"uninstall both, then install `pycasbin` again"
+            )
+    if "pycasbin" not in installed:
+        raise WrongCasbin("distribution `pycasbin` is not installed; install it")
+
+
+def meets(request: str, cell: str) -> bool:
+    """Whether two ``|``-joined sets have an exact member in common. Empty text is in no set."""
+    if _SEPARATOR not in request:
+        return request != "" and request in cell.split(_SEPARATOR)
+    words = set(request.split(_SEPARATOR)) & set(cell.split(_SEPARATOR))
+    return bool(words - {""})
+
+
+class Oracle:
+    """One decision kind under Casbin."""
+
+    def __init__(self, shape: Shape, rows: Sequence[Row]) -> None:
+        enforcer = casbin.Enforcer(casbin.Enforcer.new_model(text=shape.model_text))
+        enforcer.enable_auto_save(False)
+        enforcer.add_function("meets", meets)
+        for row in rows:
+            cells = [_SEPARATOR.join(sorted(cell)) for cell in row.cells]
+            enforcer.model.add_policy("p", "p", [row.id, *cells, row.effect.value])
+        loaded = len(enforcer.get_policy())
+        if loaded != len(rows):
+            raise IncongruentPolicy(f"Casbin loaded {loaded} of {len(rows)} rows of {shape.file}")
+        if not isinstance(enforcer.eft, AllowAndDenyEffector) or not enforcer.enabled:
+            raise IncongruentPolicy(f"Casbin runs {shape.file} under another effect")
+        self._enforcer = enforcer
+
+    def allows(self, *request: str | Iterable[str]) -> bool:
+        """Casbin's verdict on one request; several words in one position are joined."""
+        words = [
+            part if isinstance(part, str) else _SEPARATOR.join(sorted(part)) for part in request
+        ]
+        verdict = self._enforcer.enforce(*words)
+        if verdict is not True and verdict is not False:
+            raise IncongruentPolicy(f"Casbin answered {verdict!r}")
+        return verdict
