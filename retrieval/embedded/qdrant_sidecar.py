@@ -42,7 +42,9 @@ def bind(host: str, port: int) -> socket.socket:
         )
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     for wanted in (port, 0):
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # the protocol named: asyncio sets TCP_NODELAY on such sockets only, and without it every
+        # answer waits 40 ms for a delayed acknowledgement
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, wanted))

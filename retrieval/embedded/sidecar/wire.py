@@ -130,13 +130,6 @@ def _range(value: object) -> edge.RangeFloat:
     return edge.RangeFloat(**body)
 
 
-def _range(value: object) -> edge.RangeFloat:
-    body = fields(value, "gte", "gt", "lte", "lt", where="range")
-    if not body or any(type(bound) not in (int, float) for bound in body.values()):
-        raise Refused(400, "range needs at least one bound, and only numbers")
-    return edge.RangeFloat(**body)
-
-
 def _match(value: object) -> Any:
     body = fields(value, "any", "value", where="match")
     if len(body) != 1:
