@@ -53,6 +53,7 @@ _TOLERANCE: Final = 1e-4
 """Relative. Far above the engine's rounding (2e-6), far below a difference that matters."""
 _SPARE: Final = 16
 """Fetched beyond the cut, so that most cuts close in one call."""
+_FETCH_MAX: Final = 10_000
 _PAGE: Final = 1000
 _TIMEOUT_S: Final = 10
 
@@ -244,14 +245,18 @@ class QdrantIndex:
             answer = await self._query(nearest, using, permitted, fetch)
             found = [c for c in map(_candidate, answer) if c.unit_id not in excluded]
             found.sort(key=lambda c: -c.score)
-            if len(answer) < fetch or len(found) < 1:
+            if len(answer) < fetch:
                 return found
             if len(found) >= limit:
                 cut = found[limit - 1].score
                 edge = cut - _TOLERANCE * max(1.0, abs(cut))
                 if found[-1].score < edge:
                     return [c for c in found if c.score >= edge]
-            fetch *= 4
+            if fetch >= _FETCH_MAX:
+                raise IndexUnavailable(
+                    Store.QDRANT, f"more than {_FETCH_MAX} units tie at the cut of {limit}"
+                )
+            fetch = min(fetch * 4, _FETCH_MAX)
 
     async def _query(
         self, nearest: Query, using: str, permitted: models.Filter, limit: int
