@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,9 @@ from tests.services import (
     embedded_pair,
     fresh_database,
 )
+
+if TYPE_CHECKING:  # imported where used, so that one broken house fails its own tests only
+    from policies.snapshot import Snapshot
 
 # Two cores under several suites at once: a deadline would measure the neighbours.
 settings.register_profile(
@@ -85,4 +89,29 @@ def sidecar(services: Embedded) -> VectorService:
 def empty_database(cluster: Cluster) -> Iterator[Database]:
     """A database with nothing in it, for this test alone."""
     with fresh_database(cluster) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def snapshot() -> Snapshot:
+    """The default policy, loaded once. It is immutable."""
+    from policies.snapshot import load
+
+    return load()
+
+
+@pytest.fixture(scope="session")
+def migrated_template(cluster: Cluster, snapshot: Snapshot) -> Iterator[Database]:
+    """A database with this version's schema, for others to be copied from. Never write to it."""
+    from retrieval.schema.migrate import migrate
+
+    with fresh_database(cluster) as database:
+        migrate(database.url, database.secret, snapshot)
+        yield database
+
+
+@pytest.fixture
+def database(cluster: Cluster, migrated_template: Database) -> Iterator[Database]:
+    """A migrated database without content, for this test alone."""
+    with fresh_database(cluster, template=migrated_template.name) as database:
         yield database
