@@ -5,7 +5,9 @@ that is a word; then ordered rules ``when -> set``. For every target the first r
 matches and sets it wins. Nothing has a default: a target that no rule sets, a word that
 the field does not list, a value of another type, an unlabelled compartment: each is a
 reason for quarantine, and the record gets no label at all. Unknown words are never
-coerced, not even when a later catch-all rule would have taken them.
+coerced, not even when a later catch-all rule would have taken them. Only facets listed as
+``inherited`` may stay blank: then the unit's threads fill them, or nobody does and the unit
+has no class.
 
     fields:   {status: {sort: word, words: [Draft, Final]}, number: {sort: integer}}
     rules:    - {when: {number: {multiple_of: 17}}, set: {visibility: restricted}}
@@ -116,7 +118,10 @@ class ThreadRule:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a mapping makes of one record: a full label, or the reasons for quarantine."""
+    """What a mapping makes of one record: a label, or the reasons for quarantine.
+
+    ``facets`` lacks those that the unit's threads are to fill.
+    """
 
     facets: Mapping[str, str]
     lifecycle_stage: str
@@ -137,6 +142,7 @@ class IngestMapping:
     fields: Mapping[str, SourceField]
     rules: tuple[LabelRule, ...]
     same_words: Mapping[str, str]
+    inherited: frozenset[str]
     tenant: CompartmentRule
     jurisdiction: CompartmentRule
     thread: ThreadRule | None
@@ -157,11 +163,15 @@ class IngestMapping:
             for reason in _faults(name, source, record.get(name))
         ]
         words = self._targets(record, fixed)
-        reasons += [f"{target}: no rule sets it" for target in TARGETS if not words.get(target)]
         reasons += [
-            f"{target}: unknown word in field {self.same_words[target]}"
+            f"{target}: no rule sets it"
+            for target in TARGETS
+            if target not in words and target not in self.inherited
+        ]
+        reasons += [
+            f"{target}: unknown word"
             for target, word in words.items()
-            if word and word not in self.known[target]
+            if word not in self.known[target]
         ]
         tenant = _compartment(self.tenant, record)
         jurisdiction = _compartment(self.jurisdiction, record)
@@ -180,7 +190,7 @@ class IngestMapping:
                     words.setdefault(target, word)
         for target, field in self.same_words.items():
             value = record.get(field)
-            if target not in words and isinstance(value, str):
+            if target not in words and isinstance(value, str) and value:
                 words[target] = value
         return words
 

@@ -21,7 +21,7 @@ from policies.mapping import (
     ThreadRule,
     known_targets,
 )
-from policies.vocabulary import Vocabulary
+from policies.vocabulary import FACETS, Vocabulary
 from policies.yamltree import Node, Reader
 
 NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -41,7 +41,7 @@ def read_mapping(tree: Node, vocabulary: Vocabulary, faults: Faults) -> IngestMa
     top = read.fields(
         tree,
         required=("name", "fields", "tenant", "jurisdiction"),
-        optional=("rules", "same_words", "thread"),
+        optional=("rules", "same_words", "inherited", "thread"),
     )
     fields = {
         name: _field(read, node)
@@ -65,9 +65,14 @@ def read_mapping(tree: Node, vocabulary: Vocabulary, faults: Faults) -> IngestMa
         fields=fields,
         rules=rules,
         same_words=same_words,
+        inherited=(
+            frozenset(read.words(top["inherited"], "facet", FACETS))
+            if "inherited" in top
+            else frozenset()
+        ),
         tenant=_compartment(read, top["tenant"], fields),
         jurisdiction=_compartment(read, top["jurisdiction"], fields),
-        thread=_thread(read, top["thread"], fields, known) if "thread" in top else None,
+        thread=_thread(read, top["thread"], known) if "thread" in top else None,
         known=known,
     )
 
@@ -121,10 +126,8 @@ def _sets(read: Reader, node: Node, known: Mapping[str, frozenset[str]]) -> Mapp
 
 
 def _condition(read: Reader, name: str, node: Node, source: SourceField) -> Condition:
-    if node.sort == "text":
-        tests = {"is": node}
-    else:
-        tests = dict(read.fields(node, optional=tuple(Test)))
+    plain = node.sort == "text"
+    tests = {"is": node} if plain else dict(read.fields(node, optional=tuple(Test)))
     if len(tests) != 1:
         if node.sort == "map":
             read.faults.add(node.place, "one_test", "one test per field", "split the rule")
@@ -175,12 +178,7 @@ def _compartment(read: Reader, node: Node, fields: Mapping[str, SourceField]) ->
     return CompartmentRule(value.text, "")
 
 
-def _thread(
-    read: Reader,
-    node: Node,
-    fields: Mapping[str, SourceField],
-    known: Mapping[str, frozenset[str]],
-) -> ThreadRule:
+def _thread(read: Reader, node: Node, known: Mapping[str, frozenset[str]]) -> ThreadRule:
     parts = read.fields(node, required=("id", "title", "set"), optional=("aliases", "absorbs"))
 
     def name(key: str) -> str:

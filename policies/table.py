@@ -91,9 +91,13 @@ def relation(shape: Shape, rows: Sequence[Row]) -> Relation:
 
 @dataclass(frozen=True, slots=True)
 class UnitTable:
-    """Readable classes per (profile, consent), as bit sets. ``boxes`` holds each row's own."""
+    """Readable classes per (profile, consent), as bit sets. ``boxes`` holds each row's own.
+
+    ``profiles`` maps every profile to its audience, as in the vocabulary.
+    """
 
     class_count: int
+    profiles: Mapping[str, str]
     rows: tuple[Row, ...]
     boxes: Mapping[str, int]
     readable: Mapping[tuple[str, str], int]
@@ -158,7 +162,7 @@ def unit_table(vocabulary: Vocabulary, rows: Sequence[Row], sets: FacetSets) -> 
                 else:
                     closed |= boxes[row.id]
         readable[profile, consent] = opened & ~closed
-    return UnitTable(vocabulary.class_count, tuple(rows), boxes, readable)
+    return UnitTable(vocabulary.class_count, vocabulary.profiles, tuple(rows), boxes, readable)
 
 
 def members(bits: int) -> tuple[int, ...]:

@@ -45,8 +45,8 @@ class _Loader(yaml.SafeLoader):
 
     depth = 0
 
-    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise yaml.MarkedYAMLError(
                 problem="anchors and aliases are not allowed", problem_mark=event.start_mark
@@ -54,9 +54,9 @@ class _Loader(yaml.SafeLoader):
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
-        node = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
         self.depth -= 1
-        return node  # type: ignore[no-any-return]
+        return node
 
 
 def parse(file: str, text: str, faults: Faults) -> Node:
