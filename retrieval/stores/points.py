@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
+
+from policies.decision import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +47,21 @@ class Candidate:
     score: float
     class_id: int
     revision: int
+
+
+class CandidateIndex(Protocol):
+    """What a search needs of the vector index. Complete down to the cut, ties included."""
+
+    async def dense(
+        self, vector: bytes, scope: Scope, *, limit: int, exclude: Collection[UUID] = ()
+    ) -> list[Candidate]: ...
+
+    async def sparse(
+        self,
+        terms: Sequence[int],
+        weights: Sequence[float],
+        scope: Scope,
+        *,
+        limit: int,
+        exclude: Collection[UUID] = (),
+    ) -> list[Candidate]: ...

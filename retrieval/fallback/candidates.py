@@ -1,0 +1,201 @@
+"""The vector path: from a query to the permitted units that answer it best.
+
+Laws
+    * The index proposes, the truth decides, *before* any score is stretched or fused: what
+      the truth refuses leaves as a discrepancy and has no part in the result.
+    * The result is a function of the permitted units alone. Each branch contributes its best
+      ``POOL`` permitted units by exact score (refilled when some were refused, ties closed
+      by unit id); both exact scores are computed for the union; the union is fused.
+    * Nothing here catches a store's failure: a missing branch is a refusal, not a thinner list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from uuid import UUID
+
+from retrieval.contract import Discrepancy
+from retrieval.embed.ports import Embedder
+from retrieval.embed.quantise import dots, pack
+from retrieval.errors import IndexUnavailable, Store
+from retrieval.fallback.fusion import Fusion, min_max
+from retrieval.fallback.score import LexicalQuery, lexical_query, lexical_score
+from retrieval.lexical import folded_alternatives, query_terms
+from retrieval.stores.points import Candidate, CandidateIndex
+from retrieval.stores.ports import TruthReader
+from retrieval.stores.rows import UnitRow
+
+POOL: Final = 50
+"""Permitted candidates a branch contributes, at least ``k``."""
+
+DENSE_WEIGHT: Final = 0.5
+DENSE_WEIGHT_UNREAD: Final = 0.1
+"""For a query in a language that the embedder was not trained on."""
+
+Layer = Literal["vector_index", "lexical_index"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A permitted unit with its fused score, rounded, in [0, 1]."""
+
+    unit: UnitRow
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``hits`` best first, by (-score, unit id); ``discrepancies`` by unit id, one each."""
+
+    hits: tuple[Hit, ...]
+    discrepancies: tuple[Discrepancy, ...]
+
+
+@dataclass(slots=True)
+class _Checked:
+    """What the truth said so far about the ids that the index proposed."""
+
+    reader: TruthReader
+    exclude: frozenset[UUID]
+    permitted: dict[UUID, UnitRow] = field(default_factory=dict)
+    refused: dict[UUID, Discrepancy] = field(default_factory=dict)
+
+    async def check(self, proposed: Mapping[UUID, Layer]) -> None:
+        unseen = proposed.keys() - self.permitted.keys() - self.refused.keys()
+        if not unseen:
+            return
+        answer = await self.reader.hydrate(sorted(unseen), exclude=self.exclude)
+        self.permitted.update(answer.units)
+        for one in answer.discrepancies:
+            layer = proposed.get(one.unit_id, one.layer)
+            self.refused[one.unit_id] = one.model_copy(update={"layer": layer})
+
+
+async def search(
+    query: str,
+    reader: TruthReader,
+    index: CandidateIndex,
+    embedder: Embedder,
+    *,
+    k: int,
+    exclude: Collection[UUID] = (),
+    fusion: Fusion = min_max,
+) -> Found:
+    """The ``k`` permitted units that answer the query best, with their bodies.
+
+    Raises ``IndexUnavailable`` when the index or the embedder does not answer and
+    ``StoreUnavailable`` when the record of truth does not. Cost: one embedding, one exact
+    search per branch (more only while the truth refuses candidates), four short queries.
+    """
+    vector = await asyncio.to_thread(_embedded, embedder, query)
+    lexical = await _lexical(query, reader)
+    checked = _Checked(reader, frozenset(exclude))
+    pool = max(POOL, k)
+    near, worded = await _proposed(vector, lexical, checked, index, pool)
+    dense, words = await _exact(vector, lexical, reader, near | worded, embedder.name)
+    union = {
+        *_best(((u, dense[u]) for u in near if u in dense), pool),
+        *_best(((u, words[u]) for u in worded if words.get(u, 0.0) > 0), pool),
+    }
+    weight = DENSE_WEIGHT if embedder.reads(query) else DENSE_WEIGHT_UNREAD
+    ranked = fusion(
+        {unit: score for unit, score in dense.items() if unit in union},
+        {unit: score for unit, score in words.items() if unit in union},
+        weight if dense else 0.0,
+    )
+    return Found(
+        hits=tuple(Hit(checked.permitted[unit], score) for unit, score in ranked[:k]),
+        discrepancies=tuple(checked.refused[unit] for unit in sorted(checked.refused)),
+    )
+
+
+def _embedded(embedder: Embedder, query: str) -> bytes | None:
+    """The query's vector in stored form; ``None`` when the embedder could read nothing in it."""
+    try:
+        (row,) = embedder.embed([query])
+        return pack(row) if row.any() else None
+    except (ValueError, RuntimeError, MemoryError) as fault:
+        raise IndexUnavailable(Store.EMBEDDER, type(fault).__name__) from fault
+
+
+async def _lexical(query: str, reader: TruthReader) -> LexicalQuery:
+    terms, alternatives = query_terms(query), folded_alternatives(query)
+    frequencies = await reader.lexical_statistics({*terms, *alternatives.values()})
+    return lexical_query(terms, alternatives, frequencies)
+
+
+async def _proposed(
+    vector: bytes | None,
+    lexical: LexicalQuery,
+    checked: _Checked,
+    index: CandidateIndex,
+    pool: int,
+) -> tuple[set[UUID], set[UUID]]:
+    """The permitted ids of each branch: at least its best ``pool``, or all there are.
+
+    A branch asks again as long as refused candidates took places: with ``r`` refused among
+    what it returned, asking for ``pool + r`` leaves ``pool`` places to permitted ones.
+    """
+    scope = checked.reader.scope
+
+    async def dense(limit: int) -> Sequence[Candidate]:
+        if vector is None:
+            return []
+        return await index.dense(vector, scope, limit=limit, exclude=checked.exclude)
+
+    async def sparse(limit: int) -> Sequence[Candidate]:
+        return await index.sparse(
+            lexical.terms, lexical.weights, scope, limit=limit, exclude=checked.exclude
+        )
+
+    limits = {"vector_index": pool, "lexical_index": pool}
+    branches: dict[Layer, Callable[[int], Awaitable[Sequence[Candidate]]]] = {
+        "vector_index": dense,
+        "lexical_index": sparse,
+    }
+    found: dict[Layer, set[UUID]] = {"vector_index": set(), "lexical_index": set()}
+    open_branches: list[Layer] = list(branches)
+    while open_branches:
+        answers = await asyncio.gather(*(branches[b](limits[b]) for b in open_branches))
+        proposed: dict[UUID, Layer] = {}
+        for branch, answer in zip(open_branches, answers, strict=True):
+            for candidate in answer:
+                proposed.setdefault(candidate.unit_id, branch)
+        await checked.check(proposed)
+        still_open: list[Layer] = []
+        for branch, answer in zip(open_branches, answers, strict=True):
+            ids = {candidate.unit_id for candidate in answer}
+            found[branch] = ids & checked.permitted.keys()
+            needed = pool + len(ids - checked.permitted.keys())
+            if len(answer) >= limits[branch] and needed > limits[branch]:
+                limits[branch] = needed
+                still_open.append(branch)
+        open_branches = still_open
+    return found["vector_index"], found["lexical_index"]
+
+
+async def _exact(
+    vector: bytes | None,
+    lexical: LexicalQuery,
+    reader: TruthReader,
+    units: Collection[UUID],
+    model: str,
+) -> tuple[dict[UUID, float], dict[UUID, float]]:
+    """Both exact scores of these units, from the record of truth."""
+    ids = sorted(units)
+    rows = await reader.lexical_rows(ids) if ids else {}
+    words = {unit: lexical_score(lexical, rows[unit]) for unit in ids if unit in rows}
+    if vector is None:
+        return {}, words
+    stored = await reader.vectors(ids, model=model) if ids else {}
+    held = [unit for unit in ids if unit in stored]
+    scores = dots(vector, [stored[unit] for unit in held])
+    return {unit: float(score) for unit, score in zip(held, scores, strict=True)}, words
+
+
+def _best(scores: Iterable[tuple[UUID, float]], pool: int) -> list[UUID]:
+    ordered = sorted(scores, key=lambda item: (-item[1], item[0]))
+    return [unit for unit, _ in ordered[:pool]]
