@@ -8,11 +8,15 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from gateway.journal.event import EventKind, JournalUnavailable
 from gateway.journal.postgres import PostgresJournal
+from gateway.settings import TelemetrySettings
+from gateway.telemetry.providers import open_telemetry
 from retrieval.stores.roles import JOURNAL, dsn_for
 from tests.gateway.journal.made import event
+from tests.gateway.telemetry.made import TRACE, Stuck, request
 from tests.services import Database
 
 Counts = tuple[int, int, int]
@@ -120,6 +124,31 @@ def test_backend_killed_in_the_middle_leaves_nothing_and_says_so(database: Datab
 
     asyncio.run(main())
     assert counts(database) == (0, 0, 0)
+
+
+def test_full_telemetry_queue_loses_no_event(database: Database) -> None:
+    """Issue item 5: behind a collector that hangs the row is still there, before it answers."""
+    stuck = Stuck()
+    telemetry = open_telemetry(
+        TelemetrySettings(access_log=False),
+        instance="test",
+        span_processors=(BatchSpanProcessor(stuck, max_queue_size=2, max_export_batch_size=1),),
+    )
+    events = [event(trace_id=TRACE.trace_hex) for _ in range(8)]
+
+    async def handle(journal: PostgresJournal) -> None:
+        for made in events:
+            await journal.record(made)
+            telemetry.recorder.record(request(TRACE, made))
+
+    try:
+        with_journal(database, handle)
+        assert stuck.entered.wait(5)
+        assert not stuck.released.is_set()
+        assert counts(database) == (8, 16, 8)
+    finally:
+        stuck.released.set()
+        telemetry.close()
 
 
 def test_connection_that_broke_between_events_is_replaced(database: Database) -> None:
