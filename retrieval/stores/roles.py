@@ -19,6 +19,8 @@ from typing import Final
 
 from psycopg.conninfo import make_conninfo
 
+from policies.emit.postgres import role_name
+
 OWNER: Final = "gw_owner"
 READER: Final = "gw_reader"
 
@@ -30,17 +32,17 @@ JOURNAL: Final = "gw_journal"
 SEAL: Final = "gw_seal"
 STATIONS: Final = (GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL)
 
-_NAME_LIMIT: Final = 63
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
 def serving_login(audience: str) -> str:
     """The login under which requests of one audience are read."""
-    return _role("gw_serve_", audience)
+    return _checked("gw_serve_" + audience, audience)
 
 
 def profile_role(profile: str) -> str:
     """The role that stands for one profile: ``agent:reader`` is ``gw_p_agent_reader``."""
-    return _role("gw_p_", profile)
+    return _checked(role_name(profile), profile)
 
 
 def password_of(role: str, secret: str) -> str:
@@ -55,8 +57,9 @@ def dsn_for(role: str, base_dsn: str, secret: str) -> str:
     return make_conninfo(base_dsn, user=role, password=password_of(role, secret))
 
 
-def _role(prefix: str, word: str) -> str:
-    name = prefix + re.sub(r"[:-]", "_", word)
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or len(name) > _NAME_LIMIT:
-        raise ValueError(f"`{word}` cannot name a database role; use a-z, 0-9, `_`, `-` and `:`")
-    return name
+def _checked(role: str, word: str) -> str:
+    if not _NAME.fullmatch(role):
+        raise ValueError(
+            f"`{word}` cannot name a database role; use a-z, 0-9, `_`, `-` and `:`, shorter"
+        )
+    return role

@@ -1,0 +1,259 @@
+"""Reads for one caller, in one transaction that ``truth`` opened and will close.
+
+Laws
+    * Three layers stand behind a body: row-level security, the bound predicate, and
+      ``Scope.permits`` in this process. A row that one lets through and another refuses is a
+      discrepancy (units) or ends the request (threads, artifacts); it is never shown.
+    * What the truth refused is told apart only for the operators: the class and the age of an
+      open index update, from a function that knows nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, LiteralString
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+from policies.decision import UNCLASSED, Scope
+from policies.emit.postgres import predicate
+from retrieval.contract import Discrepancy
+from retrieval.errors import Store, StoreUnavailable
+from retrieval.stores.postgres import statements
+from retrieval.stores.postgres.failures import mapped
+from retrieval.stores.rows import (
+    ArtifactRow,
+    EdgeRow,
+    Facets,
+    Frequencies,
+    Hydrated,
+    LexicalRow,
+    MembershipRow,
+    PartialRow,
+    TermMatch,
+    ThreadRow,
+    UnitRow,
+)
+
+STAGES = ("law", "design", "code", "test", "report", "incident", "other")
+"""Lifecycle stages by the position of their bit in a partial."""
+
+Layer = Literal["vector_index", "lexical_index", "thread_index", "row_level_security", "hydrate"]
+
+
+class PostgresReader:
+    """``ports.TruthReader`` over one connection."""
+
+    def __init__(
+        self, connection: AsyncConnection[Any], scope: Scope, *, lag_objective_s: float
+    ) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._lag_objective_s = lag_objective_s
+        self._bound = predicate(scope, "u").params
+
+    @property
+    def scope(self) -> Scope:
+        """See ``ports.TruthReader.scope``."""
+        return self._scope
+
+    # --- units ----------------------------------------------------------------------------
+
+    async def hydrate(
+        self,
+        unit_ids: Collection[UUID],
+        *,
+        exclude: frozenset[UUID] = frozenset(),
+        offered_by: Layer = "vector_index",
+    ) -> Hydrated:
+        """See ``ports.TruthReader.hydrate``. ``offered_by`` names the index that gave the ids."""
+        asked = sorted(set(unit_ids) - exclude)
+        if not asked:
+            return Hydrated(units={}, discrepancies=())
+        units: dict[UUID, UnitRow] = {}
+        leaked: list[Discrepancy] = []
+        for row in await self._rows(statements.HYDRATE, ids=asked):
+            unit_id, class_id, tenant, jurisdiction, permitted, *content = row
+            if permitted and self._scope.permits(
+                unit_id=unit_id, class_id=class_id, tenant=tenant, jurisdiction=jurisdiction
+            ):
+                units[unit_id] = _unit(unit_id, class_id, tenant, jurisdiction, content)
+            else:
+                leaked.append(_discrepancy(unit_id, class_id, "row_level_security"))
+        seen = units.keys() | {found.unit_id for found in leaked}
+        refused = await self._refused([u for u in asked if u not in seen], offered_by)
+        return Hydrated(units=units, discrepancies=(*leaked, *refused))
+
+    async def unit_by_address(self, address: str) -> UnitRow | None:
+        """See ``ports.TruthReader.unit_by_address``."""
+        if not _storable(address):
+            return None
+        rows = await self._rows(statements.UNIT_BY_ADDRESS, address=address)
+        if not rows:
+            return None
+        hydrated = await self.hydrate([rows[0][0]], offered_by="hydrate")
+        return hydrated.units.get(rows[0][0])
+
+    async def _refused(self, unit_ids: Sequence[UUID], layer: Layer) -> list[Discrepancy]:
+        if not unit_ids:
+            return []
+        return [
+            Discrepancy(
+                unit_id=unit_id,
+                class_id=class_id,
+                layer=layer,
+                pending=age_s is not None and age_s <= self._lag_objective_s,
+            )
+            for unit_id, class_id, age_s in await self._rows(statements.REFUSED, ids=unit_ids)
+        ]
+
+    async def vectors(self, unit_ids: Collection[UUID], *, model: str) -> Mapping[UUID, bytes]:
+        """See ``ports.TruthReader.vectors``."""
+        rows = await self._rows(statements.VECTORS, ids=list(unit_ids), model=model)
+        return {unit_id: bytes(vector) for unit_id, vector in rows}
+
+    async def lexical_rows(self, unit_ids: Collection[UUID]) -> Mapping[UUID, LexicalRow]:
+        """See ``ports.TruthReader.lexical_rows``."""
+        rows = await self._rows(statements.LEXICAL_ROWS, ids=list(unit_ids))
+        return {
+            unit_id: LexicalRow(tuple(terms), tuple(weights)) for unit_id, terms, weights in rows
+        }
+
+    async def lexical_statistics(self, terms: Collection[int]) -> Frequencies:
+        """See ``ports.TruthReader.lexical_statistics``."""
+        return _frequencies(await self._rows(statements.LEXICAL_STATISTICS, terms=list(terms)))
+
+    async def edges(self, unit_ids: Collection[UUID]) -> Sequence[EdgeRow]:
+        """See ``ports.TruthReader.edges``."""
+        return [EdgeRow(*row) for row in await self._rows(statements.EDGES, ids=list(unit_ids))]
+
+    # --- threads --------------------------------------------------------------------------
+
+    async def thread_by_reference(self, reference: str) -> ThreadRow | None:
+        """See ``ports.TruthReader.thread_by_reference``."""
+        if not _storable(reference):
+            return None
+        try:
+            thread_id: UUID | None = UUID(reference)
+        except ValueError:
+            thread_id = None
+        rows = await self._rows(statements.THREAD_BY_REFERENCE, id=thread_id, address=reference)
+        return self._thread(rows[0]) if rows else None
+
+    async def threads_for_terms(self, terms: Collection[int]) -> Sequence[TermMatch]:
+        """See ``ports.TruthReader.threads_for_terms``."""
+        return [
+            TermMatch(self._thread(row[:-2]), dict(zip(row[-2], row[-1], strict=True)))
+            for row in await self._rows(statements.THREADS_FOR_TERMS, terms=list(terms))
+        ]
+
+    async def thread_document_frequencies(self, terms: Collection[int]) -> Frequencies:
+        """See ``ports.TruthReader.thread_document_frequencies``."""
+        return _frequencies(await self._rows(statements.THREAD_FREQUENCIES, terms=list(terms)))
+
+    async def members(self, thread_ids: Collection[UUID]) -> Sequence[MembershipRow]:
+        """See ``ports.TruthReader.members``."""
+        rows = await self._rows(statements.MEMBERS, ids=list(thread_ids))
+        return [MembershipRow(*row) for row in rows]
+
+    async def artifacts(self, thread_id: UUID) -> Sequence[ArtifactRow]:
+        """See ``ports.TruthReader.artifacts``."""
+        found = [ArtifactRow(*row) for row in await self._rows(statements.ARTIFACTS, id=thread_id)]
+        for artifact in found:
+            self._require(artifact.id, artifact.class_id, artifact.tenant, artifact.jurisdiction)
+        return found
+
+    async def partials(self, thread_ids: Collection[UUID]) -> Sequence[PartialRow]:
+        """See ``ports.TruthReader.partials``."""
+        return [
+            PartialRow(thread, class_id, tenant, jurisdiction, count, _stages(bits), last, health)
+            for thread, class_id, tenant, jurisdiction, count, bits, last, health in (
+                await self._rows(statements.PARTIALS, ids=list(thread_ids))
+            )
+        ]
+
+    # --- inside ---------------------------------------------------------------------------
+
+    async def _rows(self, statement: LiteralString, **values: object) -> list[tuple[Any, ...]]:
+        with mapped():
+            cursor = await self._connection.execute(statement, {**self._bound, **values})
+            return await cursor.fetchall()
+
+    def _thread(self, row: Sequence[Any]) -> ThreadRow:
+        thread_id, class_id, tenant, jurisdiction = row[:4]
+        self._require(thread_id, class_id, tenant, jurisdiction)
+        address, title, aliases, description, purpose, status, updated_at = row[10:]
+        return ThreadRow(
+            id=thread_id,
+            canonical_address=address,
+            title=title,
+            aliases=tuple(aliases),
+            description=description,
+            purpose=purpose,
+            class_id=class_id,
+            tenant=tenant,
+            jurisdiction=jurisdiction,
+            facets=Facets(*row[4:10]),
+            status=status,
+            updated_at=updated_at,
+        )
+
+    def _require(self, object_id: UUID, class_id: int, tenant: str, jurisdiction: str) -> None:
+        """The third layer, where a row cannot simply be left out: both others let it through."""
+        if not self._scope.permits(
+            unit_id=object_id, class_id=class_id, tenant=tenant, jurisdiction=jurisdiction
+        ):
+            raise StoreUnavailable(
+                Store.POSTGRES, "a row was returned that the scope does not permit"
+            )
+
+
+def _unit(
+    unit_id: UUID, class_id: int, tenant: str, jurisdiction: str, content: Sequence[Any]
+) -> UnitRow:
+    revision, stage, language, source, active_at, address, title, body = content[6:]
+    return UnitRow(
+        id=unit_id,
+        canonical_address=address,
+        revision=revision,
+        title=title,
+        body=body,
+        class_id=class_id,
+        tenant=tenant,
+        jurisdiction=jurisdiction,
+        facets=Facets(*content[:6]),
+        lifecycle_stage=stage,
+        language=language,
+        source=source,
+        active_at=active_at,
+    )
+
+
+def _discrepancy(unit_id: UUID, class_id: int, layer: Layer) -> Discrepancy:
+    return Discrepancy(
+        unit_id=unit_id,
+        class_id=UNCLASSED if class_id is None else class_id,
+        layer=layer,
+        pending=False,
+    )
+
+
+def _frequencies(rows: Sequence[tuple[Any, ...]]) -> Frequencies:
+    counted = dict(rows)
+    documents = counted.pop(None, 0)
+    return Frequencies(
+        documents=documents, by_term={term: df for term, df in counted.items() if df > 0}
+    )
+
+
+def _stages(bits: int) -> frozenset[str]:
+    return frozenset(stage for place, stage in enumerate(STAGES) if bits >> place & 1)
+
+
+def _storable(text: str) -> bool:
+    """Whether Postgres can hold this text at all; what it cannot hold, it does not have."""
+    try:
+        return "\x00" not in text and bool(text.encode())
+    except UnicodeEncodeError:
+        return False

@@ -1,0 +1,175 @@
+"""The reader's SQL, assembled once from constants and the emitted predicate.
+
+Laws
+    * Every statement carries the bound predicate of the caller's scope beside what row-level
+      security does on its own: two layers that share no code path.
+    * Values are bound. The text of a statement is the same for every caller.
+    * Nothing orders by what a hidden row could change; ids break every tie.
+
+Parameters ``scope_*`` come from ``policies.emit.postgres``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from policies.decision import Grant, PolicyDigest, Scope
+from policies.emit.postgres import predicate
+
+# Only the text of a predicate is used here, and that does not depend on the scope.
+_NOBODY: Final = Scope(
+    grant=Grant(digest=PolicyDigest(""), profiles=("nobody",), plain=(), consented=()),
+    tenants=(),
+    jurisdictions=(),
+    consented_units=(),
+)
+
+
+def _bound(alias: str) -> str:
+    return predicate(_NOBODY, alias).sql
+
+
+def _counted(alias: str) -> str:
+    """The predicate of a partial: it stands for many units, so no consent opens it."""
+    return (
+        f"({alias}.tenant = any(%(scope_tenants)s::text[])"
+        f" and {alias}.jurisdiction = any(%(scope_jurisdictions)s::text[])"
+        f" and {alias}.class_id = any(%(scope_plain)s::smallint[]))"
+    )
+
+
+# Units that a consent alone opens, for sums: the partials do not hold them.
+_BY_CONSENT: Final = (
+    f"u.id = any(%(scope_units)s::uuid[]) and {_bound('u')}"
+    " and not u.class_id = any(%(scope_plain)s::smallint[])"
+)
+
+_FACETS: Final = "c.visibility, c.readiness, c.publication_state, c.risk_class, c.authority, c.kind"
+
+_UNIT: Final = f"""
+select u.id, u.class_id, u.tenant, u.jurisdiction, {_bound("u")} as permitted, {_FACETS},
+       u.current_revision, u.lifecycle_stage, u.language, u.source, u.active_at,
+       case when {_bound("u")} then u.canonical_address end,
+       case when {_bound("u")} then r.title end,
+       case when {_bound("u")} then r.body end
+from brain.unit u
+join brain.unit_revision r on r.unit_id = u.id and r.revision = u.current_revision
+left join gate.unit_class c on c.class_id = u.class_id
+"""
+# Content is withheld by the predicate, the row is not: a row that row-level security let
+# through and the predicate refuses is thereby seen, and reported, without its content.
+
+HYDRATE: Final = f"{_UNIT} where u.id = any(%(ids)s::uuid[])"
+
+UNIT_BY_ADDRESS: Final = (
+    f"select u.id from brain.unit u where u.canonical_address = %(address)s and {_bound('u')}"
+)
+
+REFUSED: Final = "select unit_id, class_id, pending_seconds from brain.refused_units(%(ids)s)"
+
+_THREAD: Final = f"""
+t.id, t.class_id, t.tenant, t.jurisdiction, {_FACETS}, t.canonical_address, t.title, t.aliases,
+t.description, t.purpose, t.status, t.updated_at
+"""
+
+THREAD_BY_REFERENCE: Final = f"""
+select {_THREAD}
+from brain.thread t
+join gate.unit_class c on c.class_id = t.class_id
+where (t.id = %(id)s::uuid or t.canonical_address = %(address)s) and {_bound("t")}
+order by t.canonical_address = %(address)s desc, t.id
+limit 1
+"""
+
+THREADS_FOR_TERMS: Final = f"""
+select {_THREAD}, p.terms, p.weights
+from (select thread_id, array_agg(term) as terms, array_agg(weight) as weights
+      from brain.thread_term where term = any(%(terms)s::integer[]) group by thread_id) p
+join brain.thread t on t.id = p.thread_id
+join gate.unit_class c on c.class_id = t.class_id
+where t.status = 'active' and {_bound("t")}
+order by t.id
+"""
+
+THREAD_FREQUENCIES: Final = f"""
+select null::integer, count(*) from brain.thread t where t.status = 'active' and {_bound("t")}
+union all
+select p.term, count(*)
+from brain.thread_term p
+join brain.thread t on t.id = p.thread_id
+where p.term = any(%(terms)s::integer[]) and t.status = 'active' and {_bound("t")}
+group by p.term
+"""
+
+MEMBERS: Final = f"""
+select m.thread_id, m.unit_id, m.role, m.confidence, m.status
+from brain.thread_membership m
+join brain.thread t on t.id = m.thread_id
+join brain.unit u on u.id = m.unit_id
+where m.thread_id = any(%(ids)s::uuid[]) and {_bound("t")} and {_bound("u")}
+order by m.thread_id, m.unit_id
+"""
+
+EDGES: Final = f"""
+select e.id, e.src, e.dst, e.relation, e.confidence
+from (select * from brain.edge where src = any(%(ids)s::uuid[])
+      union
+      select * from brain.edge where dst = any(%(ids)s::uuid[])) e
+join brain.unit s on s.id = e.src
+join brain.unit d on d.id = e.dst
+where {_bound("s")} and {_bound("d")}
+order by e.id
+"""
+
+ARTIFACTS: Final = f"""
+select a.id, a.thread_id, a.title, a.lifecycle_stage, c.kind, a.class_id, a.tenant, a.jurisdiction
+from brain.expected_artifact a
+join brain.thread t on t.id = a.thread_id
+join gate.unit_class c on c.class_id = a.class_id
+where a.thread_id = %(id)s and {_bound("a")} and {_bound("t")}
+order by a.lifecycle_stage, a.title, a.id
+"""
+
+PARTIALS: Final = f"""
+select p.thread_id, p.class_id, p.tenant, p.jurisdiction, p.unit_count, p.stage_bits,
+       p.last_activity, p.health
+from brain.thread_partial p
+join brain.thread t on t.id = p.thread_id
+where p.thread_id = any(%(ids)s::uuid[]) and {_counted("p")} and {_bound("t")}
+order by p.thread_id, p.class_id, p.tenant, p.jurisdiction
+"""
+
+LEXICAL_STATISTICS: Final = f"""
+select term, sum(documents)::bigint
+from (
+    select null::integer as term, p.units as documents
+    from brain.corpus_partial p where {_counted("p")}
+    union all
+    select null, 1 from brain.unit u where {_BY_CONSENT}
+    union all
+    select p.term, p.df
+    from brain.lexicon_partial p
+    where p.term = any(%(terms)s::integer[]) and {_counted("p")}
+    union all
+    select t.term, 1
+    from brain.unit u
+    join brain.unit_revision r on r.unit_id = u.id and r.revision = u.current_revision
+    cross join unnest(r.lexical_terms) t (term)
+    where {_BY_CONSENT} and t.term = any(%(terms)s::integer[])
+) parts
+group by term
+"""
+
+VECTORS: Final = f"""
+select e.unit_id, e.vector
+from brain.embedding e
+join brain.unit u on u.id = e.unit_id and u.current_revision = e.revision
+where e.unit_id = any(%(ids)s::uuid[]) and e.model = %(model)s and {_bound("u")}
+"""
+
+LEXICAL_ROWS: Final = f"""
+select r.unit_id, r.lexical_terms, r.lexical_weights
+from brain.unit_revision r
+join brain.unit u on u.id = r.unit_id and u.current_revision = r.revision
+where r.unit_id = any(%(ids)s::uuid[]) and {_bound("u")}
+"""

@@ -1,0 +1,169 @@
+"""Opens readers: one pool per audience's login, one transaction per reader.
+
+Laws
+    * A request is read under the login of its audience and the role of its own profile; further
+      profiles only narrow, by the bound predicate.
+    * Role and settings are made for one transaction. What the pool hands out next has none of
+      them, and row-level security answers nothing then.
+    * The revision that the database enforces must be the one that the subject was placed under.
+      A missing grant row would silently read as "nothing"; it is a mismatch instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from psycopg import AsyncConnection, IsolationLevel, errors
+from psycopg_pool import AsyncConnectionPool
+
+from policies.decision import SHARED, Grant, Scope
+from policies.errors import UnknownProfile
+from policies.snapshot import Snapshot
+from retrieval.contract import SubjectWire
+from retrieval.errors import PolicyMismatch, Store, StoreUnavailable
+from retrieval.stores.postgres.failures import mapped
+from retrieval.stores.postgres.reader import PostgresReader
+from retrieval.stores.roles import dsn_for, profile_role, serving_login
+
+_SETTINGS: Final = """
+select set_config('role', %(role)s, true),
+       set_config('gw.tenants', %(tenants)s::text[]::text, true),
+       set_config('gw.jurisdictions', %(jurisdictions)s::text[]::text, true),
+       set_config('gw.subject', %(subject)s, true),
+       set_config('gw.purpose', %(purpose)s, true)
+"""
+
+_STANDING: Final = """
+select a.digest,
+       exists (select from gate.profile_grant g
+               where g.digest = a.digest and g.role = current_user),
+       array(select gate.consented_objects())
+from gate.active_revision a
+"""
+
+
+class PostgresTruth:
+    """The record of truth. ``open`` it before use and ``close`` it after.
+
+    ``base_dsn`` names server and database; user and password are derived per audience.
+    ``lag_objective_s``: how long an index may lag before a difference is an incident.
+    """
+
+    def __init__(
+        self,
+        base_dsn: str,
+        secret: str,
+        audiences: Iterable[str],
+        *,
+        connections_max: int = 8,
+        wait_s: float = 5.0,
+        statement_ms: int = 5_000,
+        lag_objective_s: float = 10.0,
+    ) -> None:
+        self._lag_objective_s = lag_objective_s
+        self._pools: Mapping[str, AsyncConnectionPool[AsyncConnection[Any]]] = {
+            audience: AsyncConnectionPool(
+                dsn_for(serving_login(audience), base_dsn, secret),
+                min_size=1,
+                max_size=connections_max,
+                timeout=wait_s,
+                open=False,
+                name=serving_login(audience),
+                configure=_configure,
+                kwargs={"options": f"-c statement_timeout={statement_ms}"},
+            )
+            for audience in audiences
+        }
+
+    async def open(self) -> None:
+        """Connects every pool. Raises StoreUnavailable when one cannot log in in time."""
+        with mapped():
+            for pool in self._pools.values():
+                await pool.open(wait=True)
+
+    async def close(self) -> None:
+        for pool in self._pools.values():
+            await pool.close()
+
+    async def ready(self) -> None:
+        """Returns if the server answers on one login. Raises StoreUnavailable."""
+        with mapped():
+            for pool in self._pools.values():
+                async with pool.connection() as connection:
+                    await connection.execute("select 1")
+                return
+
+    @asynccontextmanager
+    async def reading(
+        self, subject: SubjectWire, snapshot: Snapshot
+    ) -> AsyncIterator[PostgresReader]:
+        """A reader for one placed subject: see ``ports.Truth.reading``."""
+        pool, grant = self._placed(subject, snapshot)
+        with mapped():
+            async with pool.connection() as connection, connection.transaction():
+                scope = await _enter(connection, subject, grant)
+                yield PostgresReader(connection, scope, lag_objective_s=self._lag_objective_s)
+
+    def _placed(
+        self, subject: SubjectWire, snapshot: Snapshot
+    ) -> tuple[AsyncConnectionPool[AsyncConnection[Any]], Grant]:
+        if subject.policy_digest != snapshot.digest:
+            raise PolicyMismatch(
+                f"the subject was placed under `{subject.policy_digest[:12]}`,"
+                f" this process holds `{snapshot.digest[:12]}`"
+            )
+        try:
+            grant = snapshot.grant(subject.profiles)
+        except UnknownProfile as unknown:
+            raise PolicyMismatch(str(unknown)) from unknown
+        audience = snapshot.vocabulary.profiles[grant.profile]
+        pool = self._pools.get(audience)
+        if pool is None:
+            raise StoreUnavailable(Store.POSTGRES, f"no login for audience `{audience}`")
+        return pool, grant
+
+
+async def _configure(connection: AsyncConnection[Any]) -> None:
+    await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+    await connection.set_read_only(True)
+
+
+async def _enter(connection: AsyncConnection[Any], subject: SubjectWire, grant: Grant) -> Scope:
+    """Takes the role of the profile and finds what it may read at this moment."""
+    tenants, jurisdictions = _own(subject.tenants), _own(subject.jurisdictions)
+    settings = {
+        "role": profile_role(grant.profile),
+        "tenants": list(tenants),
+        "jurisdictions": list(jurisdictions),
+        "subject": subject.subject_id,
+        "purpose": subject.purpose,
+    }
+    try:
+        await connection.execute(_SETTINGS, settings)
+        row = await (await connection.execute(_STANDING)).fetchone()
+    except (errors.InsufficientPrivilege, errors.InvalidParameterValue) as refused:
+        # the role does not exist, or belongs to another audience
+        raise PolicyMismatch(f"the database cannot serve profile `{grant.profile}`") from refused
+    if row is None:
+        raise PolicyMismatch("no policy is active in the database; activate one")
+    active, granted, consented = row
+    if active != grant.digest:
+        raise PolicyMismatch(
+            f"the database enforces `{active[:12]}`, the request was placed under"
+            f" `{grant.digest[:12]}`"
+        )
+    if not granted:
+        raise PolicyMismatch(f"profile `{grant.profile}` has no grant under `{active[:12]}`")
+    return Scope(
+        grant=grant,
+        tenants=tenants,
+        jurisdictions=jurisdictions,
+        consented_units=tuple(sorted(consented)),
+    )
+
+
+def _own(compartments: tuple[str, ...]) -> tuple[str, ...]:
+    """A caller's own compartments: `*` is what units say, never what a caller has."""
+    return tuple(sorted({name for name in compartments if name and name != SHARED}))
