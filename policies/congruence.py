@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from policies.errors import IncongruentPolicy
 from policies.kinds import SHAPES, Kind
 from policies.oracle import Oracle
-from policies.rows import Row
 from policies.table import DecisionTable, FacetSets, Relation, UnitTable
 from policies.vocabulary import CONSENTS, FACETS, Vocabulary
 
@@ -123,8 +122,3 @@ def check(
     for kind, relation in table.relations.items():
         asked += check_relation(relation, domains[kind])
     return asked
-
-
-def rows_for(rows: Sequence[Row], profile: str) -> tuple[Row, ...]:
-    """The unit rows that can match one profile."""
-    return tuple(row for row in rows if profile in row.cells[0])

@@ -5,6 +5,7 @@ This module does not compile or decide anything; ``policies.snapshot`` does.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from policies.bindings import IssuerBinding, Route, TrustedPeer, Upstream
 from policies.decision import PolicyDigest
 from policies.faults import Faults, Place
 from policies.files import PolicyFiles
-from policies.kinds import SHAPES, Kind, Shape
+from policies.kinds import MODEL_SHA256, SHAPES, Kind, Shape
 from policies.mapping import IngestMapping
 from policies.mapping_file import read_mapping
 from policies.rows import Row, read_rows
@@ -125,7 +126,7 @@ def _mappings(
 def _check_models(found: PolicyFiles, faults: Faults) -> None:
     for shape in SHAPES.values():
         content = found.contents.get(shape.model_file)
-        if content is None or content != shape.model_text.encode():
+        if content is None or hashlib.sha256(content).hexdigest() != MODEL_SHA256[shape.kind]:
             faults.add(
                 Place(shape.model_file),
                 "model_changed",

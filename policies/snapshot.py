@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from policies import congruence, oracle
+from policies import congruence, oracle, soundness
 from policies.bindings import IssuerBinding, Route, TrustedPeer, Upstream
 from policies.decision import Decision, Effect, Grant, PolicyDigest
 from policies.errors import UnknownProfile
@@ -145,6 +145,7 @@ def load(folder: Path = DEFAULT_FOLDER, overlay: Path | None = None) -> Snapshot
     oracle.check_distribution()
     parsed = parse(folder, overlay)
     snapshot, sets = compiled(parsed)
+    soundness.check(parsed, snapshot.table)
     congruence.check(parsed.vocabulary, snapshot.table, sets, parsed.domains)
     return snapshot
 

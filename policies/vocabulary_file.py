@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
+from policies import files
 from policies.faults import Faults, Place, shown
 from policies.files import PolicyFiles
 from policies.vocabulary import (
@@ -15,7 +17,6 @@ from policies.vocabulary import (
     ORDERED,
     Generation,
     Vocabulary,
-    enumerate_classes,
 )
 from policies.yamltree import Node, Reader, parse
 
@@ -26,6 +27,7 @@ PROFILE: Final = re.compile(r"[a-z][a-z0-9_]{0,19}(:[a-z][a-z0-9_]{0,19})?")
 ROLE: Final = re.compile(r"role:[a-z][a-z0-9_]{0,39}")
 TTL: Final = re.compile(r"[1-9][0-9]{0,2}[mhd]")
 RESERVED: Final = frozenset({"all", "any", "none", "anonymous", "caller"})
+_APPENDED: Final = "lock_behind"
 _KEYS: Final = (
     "facets", "retired", "orders", "compartments", "audiences", "profiles",
     "roles", "tasks", "tools", "purposes", "ttls",
@@ -115,10 +117,34 @@ def read_lock(text: str, faults: Faults) -> tuple[Generation, ...]:
     return tuple(generations)
 
 
-def lock_line_up(facets: Mapping[str, tuple[str, ...]], number: int) -> str:
-    """The text of one more generation, to be appended to the lock."""
+def append_generation(folder: Path) -> str:
+    """Writes one more generation to the lock when the vocabulary has appended values.
+
+    Returns what was done, for people. Raises InvalidPolicy when the vocabulary does more
+    than append: then ids would move under labels that are stored already.
+    """
+    faults = Faults()
+    found = files.read(folder, None, faults)
+    text, lock_text = found.text(FILE, faults), found.text(LOCK, faults)
+    faults.check()
+    read = Reader(faults)
+    top = read.fields(parse(FILE, text or "", faults), required=_KEYS)
+    facets = _facets(read, top["facets"])
+    generations = read_lock(lock_text or "", faults)
+    faults.check()
+    if facets == generations[-1]:
+        return "the lock knows every value already"
+    _compare(facets, generations[-1], top["facets"], faults)
+    faults.found = [fault for fault in faults.found if fault.code != _APPENDED]
+    faults.check()
+    number = len(generations) + 1
     lines = [f"generation {number}", *(f"{facet} {'|'.join(facets[facet])}" for facet in FACETS)]
-    return "\n".join(lines) + "\n"
+    addition = "\n".join(lines) + "\n"
+    read_lock((lock_text or "") + addition, faults)
+    faults.check()
+    with (folder / LOCK).open("a", encoding="utf-8") as lock:
+        lock.write(addition)
+    return f"generation {number} was appended to {LOCK}"
 
 
 def _lock_fault(faults: Faults, place: Place, reason: str) -> None:
@@ -175,12 +201,11 @@ def _compare(
             continue
         place = node.fields[facet].place if node.fields and facet in node.fields else node.place
         if listed[: len(locked)] == locked:
+            code = _APPENDED
             reason = f"{facet} has values that classes.lock does not know yet"
             remedy = "run `python -m policies lock` to give them ids"
         else:
+            code = "lock_mismatch"
             reason = f"{facet} removes or reorders values of classes.lock, whose ids are stored"
             remedy = "restore the old order; append new values, retire old ones under `retired`"
-        faults.add(place, "lock_mismatch", reason, remedy)
-
-
-__all__ = ["enumerate_classes", "lock_line_up", "read_lock", "read_vocabulary"]
+        faults.add(place, code, reason, remedy)

@@ -90,7 +90,7 @@ def masks(table: DecisionTable) -> tuple[ProfileMask, ...]:
 
 
 def _mask(bits: int, length: int) -> str:
-    return bin(bits)[2:].rjust(length, "0")[::-1]
+    return f"{bits:0{length}b}"[::-1]
 
 
 def _named(values: tuple[str, ...]) -> list[str]:
