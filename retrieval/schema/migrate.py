@@ -22,6 +22,7 @@ from psycopg import errors, sql
 
 from policies.vocabulary import FACETS, Vocabulary
 from retrieval.schema.history import MigrationRefused, apply_steps, only_one, steps
+from retrieval.schema.seal import is_sealed, seal
 from retrieval.stores.roles import (
     OWNER,
     READER,
@@ -71,6 +72,8 @@ def migrate(admin_dsn: str, secret: str, snapshot: HasVocabulary) -> Migrated:
             relabelled = added > 0 or changed
             if relabelled:
                 connection.execute("select brain.relabel_all()")
+            if files or not is_sealed(connection):
+                seal(connection)
     return Migrated(files=files, classes_added=added, relabelled=relabelled)
 
 
