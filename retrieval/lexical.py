@@ -138,13 +138,13 @@ def _document_terms(word: str) -> tuple[str, ...]:
 def _forms(word: str) -> tuple[str, ...]:
     if word.isascii():
         return (_stem(word),)
-    folded = _fold(word)
-    if folded == word:
+    plain = folded(word)
+    if plain == word:
         return (word,)
-    return (word, _stem(folded) if folded.isascii() else folded)
+    return (word, _stem(plain) if plain.isascii() else plain)
 
 
-def _fold(word: str) -> str:
+def folded(word: str) -> str:
     """The word without the marks that people leave out when they type.
 
     Only marks that stand above, below or around a letter go (combining class 10 and up):

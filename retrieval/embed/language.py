@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter
 from typing import Final
 
-from retrieval.lexical import words
+from retrieval.lexical import folded, words
 
 _VIETNAMESE: Final = re.compile("[ăđơưạ-ỹ]")
 _SYLLABLE: Final = re.compile(
@@ -37,5 +37,5 @@ def looks_vietnamese(text: str) -> bool:
         return False
     if sum(bool(_VIETNAMESE.search(w)) for w in found) >= _SHARE_WITH_MARKS * len(found):
         return True
-    shaped = sum(bool(_SYLLABLE.fullmatch(w)) for w in found)
+    shaped = sum(bool(_SYLLABLE.fullmatch(folded(w))) for w in found)
     return len(found) >= _SYLLABLES_MIN and shaped >= _SHARE_OF_SYLLABLES * len(found)
