@@ -67,5 +67,22 @@ class ServiceSettings(_Section):
     deadline_ms_max: Annotated[int, Field(ge=1)] = 30_000
 
 
+class StoreSettings(_Section):
+    """Where the stores are. The same for embedded services and for a cluster.
+
+    ``database_url`` names server and database; users and passwords are derived from
+    ``database_secret``. ``connections_max`` is per audience. ``lag_objective_s``: how long the
+    index may lag before a difference is an incident.
+    """
+
+    database_url: str = Field(repr=False)
+    database_secret: SecretStr
+    qdrant_url: str
+    qdrant_api_key: SecretStr
+    collection: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")] = "units"
+    connections_max: Count = 8
+    lag_objective_s: Annotated[float, Field(gt=0)] = 5.0
+
+
 K_DEFAULT: Final = 50
 """Core units of a pack that is asked for by its thread (no ``k`` stands in such a request)."""

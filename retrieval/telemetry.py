@@ -15,13 +15,12 @@ from time import perf_counter
 
 
 class Phase(StrEnum):
-    """The parts of a request, in the order in which they run."""
+    """The whole of a request inside its transaction, and the parts of it that ran."""
 
-    OPEN = "open"
+    TOTAL = "total"
     RESOLVE = "resolve"
     RANK = "rank"
     ASSEMBLE = "assemble"
-    EMBED = "embed"
     SEARCH = "search"
 
 

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from retrieval.fallback import trigger
+
 
 class Status(StrEnum):
     """Verdicts in rising order of severity. Source: seed section 4.3."""
@@ -29,7 +31,7 @@ class Status(StrEnum):
     STALE = "stale"
 
 
-WEAK: Final = frozenset({Status.TOO_NARROW, Status.OVERBROAD, Status.NOISY_RETRIEVAL, Status.STALE})
+WEAK: Final = frozenset(map(Status, trigger.WEAK))
 """Verdicts with which a thread is not a basis for an answer (seed 4.7, ``weak_thread``)."""
 
 _SEVERITY: Final = {status: rank for rank, status in enumerate(Status)}
