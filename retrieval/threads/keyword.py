@@ -25,12 +25,12 @@ This module is pure: no store, no policy, no clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from retrieval.lexical import K1, query_terms, words
+from retrieval.lexical import K1, document_form, query_terms, words
 from retrieval.threads.function_words import FUNCTION_WORDS
 
 DIGITS: Final = 6
@@ -49,6 +49,16 @@ class KeywordScore:
     thread_id: UUID
     coverage: float
     score: float
+
+
+def thread_form(
+    title: str, aliases: Iterable[str], description: str
+) -> tuple[list[int], list[float]]:
+    """The keyword postings of a thread: term ids (sorted, unique) and their weights.
+
+    An alias counts like the title. Written at ingest, asked for by ``score_threads``.
+    """
+    return document_form("\n".join((title, *aliases)), description)
 
 
 def question_words(text: str, *, words_max: int) -> tuple[Word, ...]:
