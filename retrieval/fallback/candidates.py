@@ -70,8 +70,9 @@ class _Checked:
         answer = await self.reader.hydrate(sorted(unseen), exclude=self.exclude)
         self.permitted.update(answer.units)
         for one in answer.discrepancies:
-            layer = proposed.get(one.unit_id, one.layer)
-            self.refused[one.unit_id] = one.model_copy(update={"layer": layer})
+            # hydrate takes the vector index for the proposer; what it found out itself stands
+            known = one.layer if one.layer != "vector_index" else proposed[one.unit_id]
+            self.refused[one.unit_id] = one.model_copy(update={"layer": known})
 
 
 async def search(

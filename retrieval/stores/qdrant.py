@@ -245,13 +245,13 @@ class QdrantIndex:
             answer = await self._query(nearest, using, permitted, fetch)
             found = [c for c in map(_candidate, answer) if c.unit_id not in excluded]
             found.sort(key=lambda c: -c.score)
-            if len(answer) < fetch:
-                return found
             if len(found) >= limit:
                 cut = found[limit - 1].score
                 edge = cut - _TOLERANCE * max(1.0, abs(cut))
-                if found[-1].score < edge:
+                if len(answer) < fetch or found[-1].score < edge:
                     return [c for c in found if c.score >= edge]
+            elif len(answer) < fetch:
+                return found
             if fetch >= _FETCH_MAX:
                 raise IndexUnavailable(
                     Store.QDRANT, f"more than {_FETCH_MAX} units tie at the cut of {limit}"
