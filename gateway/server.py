@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.errors import PROBLEM_JSON, Code, GatewayError, problem_body, status_of
+from gateway.ingress.abort import ABORT
 from gateway.ingress.limits import Limits
 from gateway.ingress.normalise import origin_form, valid_host
 from gateway.ingress.provenance import new_request_id
@@ -43,9 +44,6 @@ from uvicorn.protocols.http.httptools_impl import (
 
 if TYPE_CHECKING:
     from types import FrameType
-
-ABORT: Final = "gateway.abort"
-"""Scope extension: a callable that resets the connection, for answers that cannot be ended."""
 
 _FEED_BYTES: Final = 4096
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")

@@ -1,4 +1,4 @@
-"""Where a request came from: the socket's peer, and the id that follows the request.
+"""Where a request came from, and the id that follows it.
 
 A client's own ``X-Request-Id`` is never taken over: it would let a caller forge the thread
 that operators follow through journal, log and trace.
@@ -6,13 +6,11 @@ that operators follow through journal, log and trace.
 
 from __future__ import annotations
 
-import re
+import ipaddress
 import secrets
-from typing import Final
+from collections.abc import Iterable
 
-_TRACEPARENT: Final = re.compile(
-    rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
-)
+from policies.bindings import TrustedPeer
 
 
 def new_request_id() -> str:
@@ -20,12 +18,16 @@ def new_request_id() -> str:
     return secrets.token_hex(16)
 
 
-def trace_id_from(headers: tuple[tuple[bytes, bytes], ...]) -> str:
-    """The trace id of the caller's ``traceparent`` (W3C), or a fresh one.
+def trusted_peer(client: str, peers: Iterable[TrustedPeer]) -> TrustedPeer | None:
+    """The peer whose forwarding headers are believed, by the socket's address only.
 
-    A malformed or doubled header counts as none.
+    An address that cannot be read is trusted by nobody.
     """
-    found = [value for name, value in headers if name == b"traceparent"]
-    if len(found) == 1 and (match := _TRACEPARENT.fullmatch(found[0])):
-        return match.group(1).decode("ascii")
-    return secrets.token_hex(16)
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return None
+    for peer in peers:
+        if any(address.version == net.version and address in net for net in peer.networks):
+            return peer
+    return None

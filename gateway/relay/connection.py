@@ -167,8 +167,7 @@ class Connection(asyncio.Protocol):
 
     def keep_for_none(self) -> None:
         """Never reuse this connection: its request was not sent to the end."""
-        self._keep = False
-        self._bodyless = True
+        self._spent = True
 
     def abort(self) -> None:
         self.fail(UpstreamInvalid("connection cut"))
@@ -303,7 +302,7 @@ class Connection(asyncio.Protocol):
     def _release(self) -> None:
         self._exchange = None
         self.resume_reading()
-        if self._keep and not self._bodyless and not self.closed:
+        if self._keep and not self._bodyless and not self._spent and not self.closed:
             self.idle_since = self.loop.time()
             self._on_free(self)
         else:

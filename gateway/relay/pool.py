@@ -14,7 +14,7 @@ import collections
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from gateway.relay.connection import Connection, Exchange
 from gateway.relay.upstream import (
@@ -130,7 +130,8 @@ class Pool:
             await connection.write(_head_of(request))
             if request.body is not None:
                 sender = asyncio.create_task(_send_body(connection, request))
-                await asyncio.wait({sender, head}, return_when=asyncio.FIRST_COMPLETED)
+                both: set[asyncio.Future[Any]] = {sender, head}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if sender.done():
                     sender.result()
                 else:
@@ -175,6 +176,10 @@ class _Held:
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._exchange
+
+    @property
+    def done(self) -> bool:
+        return self._exchange.done
 
     async def aclose(self) -> None:
         await self._exchange.aclose()

@@ -72,6 +72,11 @@ class UpstreamResponse(Protocol):
     status: int
     headers: list[tuple[bytes, bytes]]
 
+    @property
+    def done(self) -> bool:
+        """Whether the whole body has arrived, read or not."""
+        ...
+
     def __aiter__(self) -> AsyncIterator[bytes]:
         """The body. Raises UpstreamError when it ends before its end."""
         ...

@@ -1,0 +1,325 @@
+"""The data path: one raw ASGI callable that walks a request through the stations.
+
+Outside Starlette on purpose: no middleware, no response class, nothing between a decision
+and the bytes.
+
+Laws
+    * Whatever is raised becomes a refusal of the closed list, or a reset connection when an
+      answer was already under way. Nothing raised ever becomes an answer.
+    * A refusal that leaves a request body unread ends the connection.
+    * Every request is recorded once, refused ones included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from gateway import stations
+from gateway.authn.bearer import Authenticator
+from gateway.authn.own_keys import OwnKeys
+from gateway.egress.guard import Guard, PolicyMoved
+from gateway.egress.scope import ScopeDocuments
+from gateway.errors import PROBLEM_JSON, Code, Headers, Refusal, problem_body, status_of
+from gateway.holder import SnapshotHolder
+from gateway.ingress.abort import ABORT
+from gateway.ingress.body import Body
+from gateway.ingress.limits import Limits
+from gateway.ingress.provenance import new_request_id
+from gateway.journal.event import SecurityEvent
+from gateway.relay.headers import PRIVATE
+from gateway.relay.hop import Hop
+from gateway.relay.stream import Truncated, collect, relay_body
+from gateway.relay.upstream import CallerGone, UpstreamError
+from gateway.stations import Granted, Inspected
+from gateway.telemetry.fields import RequestRecord, StationTime
+from gateway.telemetry.trace import TraceContext
+from policies.bindings import RouteMode
+
+JWKS_PATH: Final = b"/.well-known/jwks.json"
+HELD_BYTES_MAX: Final = 8 * 1024 * 1024
+"""How much of an unsized answer is held for an HTTP/1.0 caller, which cannot take chunks."""
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+_LOG: Final = logging.getLogger("gateway.app")
+
+
+class RequestSink(Protocol):
+    """Where requests are traced, counted and logged. Never fails, never waits."""
+
+    def begin(self, traceparent: bytes | None, *, trusted: bool) -> TraceContext: ...
+
+    def record(self, record: RequestRecord) -> None: ...
+
+
+@dataclass(slots=True)
+class Visit:
+    """What is known so far about one request: filled by the stations, read by the record."""
+
+    request_id: str
+    trace: TraceContext
+    method: str
+    peer: str
+    began_ns: int = field(default_factory=time.time_ns)
+    started_ns: int = field(default_factory=time.perf_counter_ns)
+    route: str = ""
+    audience: str = ""
+    profile: str = ""
+    digest: str = ""
+    decision: str = "deny"
+    code: str = ""
+    status: int = 0
+    event: SecurityEvent | None = None
+    bytes_out: int = 0
+    sent: bool = False
+    times: list[StationTime] = field(default_factory=list)
+    _mark_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self._mark_ns = self.started_ns
+
+    def passed(self, station: str) -> None:
+        """Note that a station is done; it began where the one before ended."""
+        now = time.perf_counter_ns()
+        self.times.append(StationTime(station, self._mark_ns, now))
+        self._mark_ns = now
+
+    def record(self, body: Body) -> RequestRecord:
+        return RequestRecord(
+            trace=self.trace,
+            request_id=self.request_id,
+            surface="data",
+            method=self.method,
+            route=self.route,
+            audience=self.audience,
+            profile=self.profile,
+            decision=self.decision,
+            status=self.status,
+            code=self.code,
+            policy_digest=self.digest,
+            began_ns=self.began_ns,
+            started_ns=self.started_ns,
+            ended_ns=time.perf_counter_ns(),
+            stations=tuple(self.times),
+            event=self.event,
+            bytes_in=body.read_bytes,
+            bytes_out=self.bytes_out,
+            peer=self.peer,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPlane:
+    """The ASGI application of the data listener, over the parts that it is composed of."""
+
+    snapshots: SnapshotHolder
+    authenticator: Authenticator
+    keys: OwnKeys
+    guard: Guard
+    hop: Hop
+    sink: RequestSink
+    limits: Limits
+    gateway_id: str
+    documents: ScopeDocuments = field(default_factory=ScopeDocuments)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+
+    async def _http(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        # Copied before the first await: a server may append trailers to its own list.
+        headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
+        scope["headers"] = headers
+        visit = self._visit(scope, headers)
+        body = Body(receive, headers, self.limits)
+        writer = _Writer(scope, receive, send, visit, body)
+        try:
+            await self._answer(scope, visit, body, writer)
+        except Refusal as refusal:
+            await writer.refuse(refusal)
+        except CallerGone:
+            visit.status, visit.code = 499, "caller_gone"
+        except Truncated:
+            await writer.abort()
+        except Exception as error:  # noqa: BLE001 - mapped to a refusal, never to an answer
+            _LOG.exception("request %s failed", visit.request_id, exc_info=error)
+            await writer.refuse(Refusal(Code.INTERNAL, type(error).__name__))
+        finally:
+            self.sink.record(visit.record(body))
+
+    def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
+        found = [value for name, value in headers if name == b"traceparent"]
+        client = scope.get("client")
+        return Visit(
+            request_id=new_request_id(),
+            trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=False),
+            method=scope["method"],
+            peer=client[0] if client else "",
+        )
+
+    async def _answer(
+        self, scope: MutableMapping[str, Any], visit: Visit, body: Body, writer: _Writer
+    ) -> None:
+        ends_at = time.monotonic() + self.limits.request_s
+        admitted = stations.admit(
+            scope, request_id=visit.request_id, trace=visit.trace, ends_at=ends_at
+        )
+        visit.passed("admit")
+        if admitted.raw_path == JWKS_PATH and admitted.method in {"GET", "HEAD"}:
+            await writer.publish(self.keys.jwks())
+            return
+        try:
+            granted = await self._decided(admitted, visit, body)
+            inspected = await self._inspected(granted, visit, body)
+        except PolicyMoved:
+            try:
+                granted = await self._decided(admitted, visit, body)
+                inspected = await self._inspected(granted, visit, body)
+            except PolicyMoved:
+                raise Refusal(Code.POLICY_CHANGED, "twice in one request") from None
+        await writer.write(inspected)
+
+    async def _decided(self, admitted: stations.Admitted, visit: Visit, body: Body) -> Granted:
+        """Stations 2 to 5, under the snapshot that is in force now."""
+        snapshot = self.snapshots.current
+        visit.digest = snapshot.digest
+        matched = stations.match(admitted, snapshot)
+        visit.route = matched.route.id
+        visit.passed("match")
+        identified = await stations.identify(
+            matched, self.authenticator, self.keys, gateway_id=self.gateway_id
+        )
+        wish = await stations.wish_of(identified, body)
+        visit.passed("identify")
+        placed = stations.place(identified, wish)
+        visit.audience, visit.profile = placed.subject.audience, placed.subject.grant.profile
+        visit.passed("place")
+        granted = stations.decide(placed)
+        visit.decision = "allow"
+        visit.passed("decide")
+        return granted
+
+    async def _inspected(self, granted: Granted, visit: Visit, body: Body) -> Inspected:
+        """Stations 6 and 7."""
+        matched = granted.placed.identified.matched
+        if matched.route.mode is RouteMode.GUARD:
+            left_s = max(0.001, matched.admitted.ends_at - time.monotonic())
+            try:
+                async with asyncio.timeout(left_s):
+                    inspected = await stations.inspect_guarded(granted, self.guard, self.documents)
+            except TimeoutError:
+                raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "deadline") from None
+            visit.event = inspected.event
+        elif matched.route.mode is RouteMode.OPAQUE:
+            relayed = await stations.relay(granted, self.hop, body)
+            visit.passed("relay")
+            inspected = await stations.inspect_opaque(relayed)
+        else:
+            raise Refusal(Code.UPSTREAM_INVALID, f"mode `{matched.route.mode}` is not served")
+        visit.passed("inspect")
+        return inspected
+
+
+class _Writer:
+    """Writes the one answer of a request."""
+
+    def __init__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+        visit: Visit,
+        body: Body,
+    ) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._visit = visit
+        self._body = body
+
+    async def write(self, inspected: Inspected) -> None:
+        """Everything that an inspected answer holds, with the request id added."""
+        headers, stream = list(inspected.headers), inspected.stream
+        if stream is None:
+            await self._whole(inspected.status, headers, inspected.body)
+            return
+        sized = any(name == b"content-length" for name, _ in headers)
+        if not sized and self._scope.get("http_version") == "1.0":
+            try:
+                held = await collect(stream, bytes_max=HELD_BYTES_MAX)
+            except UpstreamError as error:
+                raise Refusal(error.code, str(error)) from error
+            await self._whole(inspected.status, headers, held)
+            return
+        try:
+            await self._start(inspected.status, headers)
+            self._visit.bytes_out = await relay_body(stream, self._receive, self._send)
+        finally:
+            await stream.aclose()
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """The problem document of a refusal; a reset when an answer is already under way."""
+        self._visit.code, self._visit.decision = str(refusal.code), "deny"
+        if self._visit.sent:
+            await self.abort()
+            return
+        headers = [
+            (b"content-type", PROBLEM_JSON),
+            *PRIVATE,
+            *refusal.headers,
+        ]
+        document = problem_body(refusal.code, self._visit.request_id)
+        await self._whole(status_of(refusal.code), headers, document)
+
+    async def publish(self, document: bytes) -> None:
+        """A public document that is the same for everybody."""
+        self._visit.decision = "allow"
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"cache-control", b"public, max-age=60"),
+        ]
+        await self._whole(200, headers, document)
+
+    async def abort(self) -> None:
+        """Reset the connection, so that nobody takes what was sent for a whole answer."""
+        self._visit.code = self._visit.code or "truncated"
+        reset = self._scope.get("extensions", {}).get(ABORT)
+        if reset is None:
+            raise ConnectionResetError("an answer that cannot be completed")
+        reset["call"]()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        headers = [one for one in headers if one[0] != b"content-length"]
+        if status not in {204, 304}:
+            headers.append((b"content-length", b"%d" % len(body)))
+        await self._start(status, headers)
+        self._visit.bytes_out = len(body)
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._visit.status, self._visit.sent = status, True
+        headers.append((b"x-request-id", self._visit.request_id.encode("ascii")))
+        if self._visit.digest:
+            headers.append((b"x-policy-digest", self._visit.digest.encode("ascii")))
+        if not self._body.ended:
+            headers.append((b"connection", b"close"))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,132 @@
+"""Who sent this request: from exactly one bearer token, or nobody.
+
+Laws
+    * Any credential that is not perfect is a refusal. *Absent* is the only way to be
+      anonymous; *invalid* never falls back to it.
+    * The raw token and its claims stop here; what goes on are our aliases.
+    * A verified token is remembered by the hash of its bytes for a minute at most, under one
+      policy digest and one generation of keys. Failures are not remembered.
+
+Source: RFC 6750; attack log rows J1-J23.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gateway.authn.claims import issuer_of, principal_of
+from gateway.authn.jws import BadToken, claims_of, read, verify
+from gateway.authn.key_source import Fetch, KeySource
+from gateway.errors import Code, Headers, Refusal, challenge
+from policies.bindings import IssuerBinding
+from policies.decision import PolicyDigest
+from policies.subject import Principal
+
+REMEMBERED_S: Final = 60.0
+REMEMBERED_MAX: Final = 10_000
+_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([A-Za-z0-9\-._~+/]+=*)")
+
+
+def bearer_of(headers: Headers) -> bytes | None:
+    """The one bearer token of a request, or None when there is no credential at all.
+
+    Raises: Refusal ``unauthenticated`` for two, for another scheme or a malformed one.
+    """
+    found = [value for name, value in headers if name == b"authorization"]
+    if not found:
+        return None
+    match = _BEARER.fullmatch(found[0].strip(b" \t")) if len(found) == 1 else None
+    if match is None:
+        raise unauthenticated("not one well-formed bearer credential")
+    return match.group(1)
+
+
+def unauthenticated(reason: str) -> Refusal:
+    """The refusal of a credential that was sent and is not believed."""
+    return Refusal(Code.UNAUTHENTICATED, reason, headers=challenge("invalid_token"))
+
+
+class Authenticator:
+    """Turns bearer tokens into principals under one snapshot's issuers at a time."""
+
+    def __init__(
+        self,
+        *,
+        fetch: Fetch,
+        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch = fetch
+        self._wall_clock = wall_clock
+        self._clock = clock
+        self._sources: dict[tuple[str, str, str], KeySource] = {}
+        self._remembered: collections.OrderedDict[bytes, tuple[float, Principal]]
+        self._remembered = collections.OrderedDict()
+        self._under: tuple[PolicyDigest | None, int] = (None, 0)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the keys of every issuer in use can be had."""
+        return all(source.healthy for source in self._sources.values())
+
+    async def principal(
+        self, token: bytes, *, issuers: Sequence[IssuerBinding], digest: PolicyDigest
+    ) -> Principal:
+        """The caller whom this token names.
+
+        Raises: Refusal ``unauthenticated``, or ``identity_unavailable`` when the issuer's
+        keys cannot be had. Cost: 1 us remembered, else one signature check.
+        """
+        now = self._wall_clock()
+        self._forget_on_change(digest)
+        name = hashlib.sha256(token).digest()
+        if (kept := self._remembered.get(name)) is not None:
+            if kept[0] > now:
+                self._remembered.move_to_end(name)
+                return kept[1]
+            del self._remembered[name]
+        try:
+            principal = await self._verified(token, issuers, now)
+        except BadToken as error:
+            raise unauthenticated(str(error)) from error
+        self._forget_on_change(digest)  # fetching keys may have changed their generation
+        self._remembered[name] = (min(principal.expires_at, now + REMEMBERED_S), principal)
+        if len(self._remembered) > REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
+        return principal
+
+    async def _verified(
+        self, token: bytes, issuers: Sequence[IssuerBinding], now: float
+    ) -> Principal:
+        unverified = read(token)
+        # The issuer is read before it is believed, only to find whose keys must have signed.
+        url = issuer_of(claims_of(unverified))
+        binding = next((one for one in issuers if one.url == url), None)
+        if binding is None:
+            raise BadToken("issuer")
+        if unverified.algorithm not in binding.algorithms:
+            raise BadToken("algorithm not allowed for this issuer")
+        key = await self._source(binding).key_for(unverified.kid, unverified.algorithm)
+        verify(unverified, key)
+        return principal_of(claims_of(unverified), typ=unverified.typ, binding=binding, now=now)
+
+    def _source(self, binding: IssuerBinding) -> KeySource:
+        name = (binding.alias, binding.jwks_uri, binding.jwks)
+        if name not in self._sources:
+            for stale in [one for one in self._sources if one[0] == binding.alias]:
+                del self._sources[stale]
+            self._sources[name] = KeySource(
+                uri=binding.jwks_uri, text=binding.jwks, fetch=self._fetch, clock=self._clock
+            )
+        return self._sources[name]
+
+    def _forget_on_change(self, digest: PolicyDigest) -> None:
+        under = (digest, sum(source.generation for source in self._sources.values()))
+        if under != self._under:
+            self._remembered.clear()
+            self._under = under

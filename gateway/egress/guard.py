@@ -1,0 +1,248 @@
+"""Station *inspect*: nothing governed leaves unless the record of truth permits it now.
+
+Theory
+    Retrieval filtered already. This is the second, independent check: other code, another
+    database role, another moment, over the response as it crossed the door. A denied unit
+    here is a *wrong-audience result*: it never leaves, it is made durable before anything
+    leaves, and the caller gets the answer that it would get had the unit never existed, or
+    else the refusal that any fault of a store gives. The hard error is the operators'.
+
+Order of one guarded request
+    ask -> look up -> (denied? ask once more without it -> look up) -> journal -> answer
+
+    Whatever interrupts this after a denied unit was seen (time, a store, a shutdown), the
+    event is still recorded.
+
+Source: architecture section 6 ("What an event is").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import orjson
+
+from gateway.egress.inventory import keys_of, stray_addresses
+from gateway.egress.registry import Key, Registered, Registry, RegistryUnavailable
+from gateway.errors import Code, Refusal
+from gateway.journal.event import (
+    EventAction,
+    EventKind,
+    Journal,
+    JournalError,
+    SecurityEvent,
+)
+from gateway.relay.retrieval import RetrievalFault, RetrievalPort
+from policies.decision import UNCLASSED, Scope
+from policies.subject import Subject
+from retrieval.contract import Answer, AppliedScope, Ask
+
+RESPONSE_LAYER: Final = "response"
+
+
+class PolicyMoved(Exception):  # noqa: N818 - reads as what it is
+    """The database enforces another revision than the request was placed under."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """Which request an event would belong to."""
+
+    request_id: str
+    trace_id: str
+    route: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A body that may leave, and the event that the request left behind, if any."""
+
+    body: bytes
+    event: SecurityEvent | None
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one request must not have got: unit -> class, and the layers that let them through."""
+
+    wrong: dict[UUID, int] = field(default_factory=dict)
+    wrong_layers: set[str] = field(default_factory=set)
+    stale: dict[UUID, int] = field(default_factory=dict)
+    stale_layers: set[str] = field(default_factory=set)
+    event: SecurityEvent | None = None
+
+    def note(self, answer: Answer) -> None:
+        """Take over what hydration found out about its indexes."""
+        for one in answer.discrepancies:
+            units, layers = (
+                (self.stale, self.stale_layers) if one.pending else (self.wrong, self.wrong_layers)
+            )
+            units[one.unit_id] = one.class_id
+            layers.add(one.layer)
+
+    def leak(self, denied: Iterable[Key], registered: Registered) -> None:
+        """Take over ids that stood in a response and are not permitted."""
+        for key in denied:
+            label = registered.labels.get(key)
+            self.wrong[key[1]] = label.class_id if label is not None else UNCLASSED
+        self.wrong_layers.add(RESPONSE_LAYER)
+
+
+class Guard:
+    """Asks retrieval, inspects the answer, and lets a body pass or refuses."""
+
+    def __init__(self, *, retrieval: RetrievalPort, registry: Registry, journal: Journal) -> None:
+        self._retrieval = retrieval
+        self._registry = registry
+        self._journal = journal
+
+    async def answer(self, ask: Ask, subject: Subject, occasion: Occasion) -> Passed:
+        """The body for this subject.
+
+        Raises: Refusal ``not_found`` (hidden and absent alike), ``retrieval_unavailable``,
+        ``index_unavailable`` or ``journal_unavailable``; PolicyMoved.
+        """
+        findings = Findings()
+        action = EventAction.REFUSED
+        try:
+            answer = await self._inspected(ask, subject, findings)
+            body = _body_of(answer)
+            action = EventAction.WITHHELD
+        except Refusal as refusal:
+            if refusal.code is Code.NOT_FOUND:
+                action = EventAction.WITHHELD
+            raise
+        finally:
+            # Shielded: a caller that leaves or a shutdown must not lose the event.
+            if findings.wrong or findings.stale:
+                await asyncio.shield(self._record(findings, action, subject, occasion))
+        return Passed(body, findings.event)
+
+    async def _inspected(self, ask: Ask, subject: Subject, findings: Findings) -> Answer:
+        answer, denied = await self._round(ask, subject, findings)
+        if not denied:
+            return _served(answer)
+        again = ask.model_copy(update={"exclude": tuple(sorted(one for _, one in denied))})
+        answer, denied = await self._round(again, subject, findings)
+        if denied:
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "denied units after asking again")
+        return _served(answer)
+
+    async def _round(
+        self, ask: Ask, subject: Subject, findings: Findings
+    ) -> tuple[Answer, frozenset[Key]]:
+        """One question and its look-up; the denied ids, already noted."""
+        try:
+            answer = await self._retrieval.ask(ask)
+        except RetrievalFault as error:
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, str(error)) from error
+        findings.note(answer)
+        if answer.status == 409:
+            raise PolicyMoved
+        _check_form(answer, ask)
+        keys = keys_of(answer)
+        try:
+            registered = await self._registry.look_up(
+                keys, subject_id=subject.subject_id, purpose=subject.purpose
+            )
+        except RegistryUnavailable as error:
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, f"registry: {error}") from error
+        denied = denied_of(keys, registered, subject)
+        if denied:
+            findings.leak(denied, registered)
+        if registered.digest != subject.grant.digest:
+            raise PolicyMoved
+        return answer, denied
+
+    async def _record(
+        self, findings: Findings, action: EventAction, subject: Subject, occasion: Occasion
+    ) -> None:
+        kind = EventKind.WRONG_AUDIENCE_RESULT if findings.wrong else EventKind.STALE_INDEX
+        event = SecurityEvent.about(
+            (findings.wrong or findings.stale).items(),
+            kind=kind,
+            action=action,
+            request_id=occasion.request_id,
+            trace_id=occasion.trace_id,
+            audience=subject.audience,
+            profile=subject.grant.profile,
+            subject_id=subject.subject_id,
+            route=occasion.route,
+            layers=findings.wrong_layers if findings.wrong else findings.stale_layers,
+            policy_digest=subject.grant.digest,
+        )
+        try:
+            await self._journal.record(event)
+        except JournalError as error:
+            raise Refusal(Code.JOURNAL_UNAVAILABLE, str(error)) from error
+        findings.event = event
+
+
+def denied_of(keys: Iterable[Key], registered: Registered, subject: Subject) -> frozenset[Key]:
+    """The ids that this subject may not see, by the labels and consents just read."""
+    scope = Scope(
+        grant=subject.grant,
+        tenants=subject.tenants,
+        jurisdictions=subject.jurisdictions,
+        consented_units=registered.consented,
+    )
+    denied: set[Key] = set()
+    for key in keys:
+        label = registered.labels.get(key)
+        if label is None or not scope.permits(
+            unit_id=key[1],
+            class_id=label.class_id,
+            tenant=label.tenant,
+            jurisdiction=label.jurisdiction,
+        ):
+            denied.add(key)
+    return frozenset(denied)
+
+
+_UNAVAILABLE: Final = {"index_unavailable": Code.INDEX_UNAVAILABLE}
+
+
+def _served(answer: Answer) -> Answer:
+    """The answer itself when it is one. Raises: Refusal by retrieval's own status."""
+    if answer.status == 200:
+        return answer
+    if answer.status == 404:
+        raise Refusal(Code.NOT_FOUND, answer.code)
+    raise Refusal(_UNAVAILABLE.get(answer.code, Code.RETRIEVAL_UNAVAILABLE), answer.code)
+
+
+def _check_form(answer: Answer, ask: Ask) -> None:
+    """Refuse an answer of another shape than the question's, or under another scope."""
+    wanted = (ask.operation != "unit", ask.operation == "unit")
+    given = (answer.response is not None, answer.unit is not None)
+    if answer.status != 200:
+        wanted = (False, False)
+    if given != wanted:
+        raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "the answer has another shape")
+    if stray_addresses(answer):
+        raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "an address without its unit")
+    for scope in _scopes(answer):
+        if (scope.policy_digest, scope.profiles) != (
+            ask.subject.policy_digest,
+            ask.subject.profiles,
+        ):
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "the answer is for another scope")
+
+
+def _scopes(answer: Answer) -> Iterable[AppliedScope]:
+    if answer.unit is not None:
+        yield answer.unit.audience_scope_applied
+    for pack in answer.response.packs if answer.response is not None else ():
+        yield pack.audience_scope_applied
+
+
+def _body_of(answer: Answer) -> bytes:
+    """The public part, written anew: the private envelope ends here."""
+    public = answer.response if answer.response is not None else answer.unit
+    if public is None:
+        raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "an answer without content")
+    return orjson.dumps(public.model_dump(mode="json"))

@@ -1,0 +1,57 @@
+"""Every governed object that stands in a response, found by walking the response itself.
+
+What retrieval says it put in (``Answer.governed``) is only ever added to what is found here,
+never trusted instead of it. Addresses must belong to a unit that the same pack shows: an
+address alone would name a unit that nobody looked up.
+
+Source: seed 4.13 (only delivered evidence is cited).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gateway.egress.registry import Key
+from retrieval.contract import Answer, Pack, UnitRef
+
+
+def keys_of(answer: Answer) -> frozenset[Key]:
+    """The ids of all governed objects in an answer, found and declared."""
+    found: set[Key] = {(one.sort, one.id) for one in answer.governed}
+    for pack in answer.response.packs if answer.response else ():
+        found |= set(_of_pack(pack))
+    if answer.unit is not None:
+        found.add(("unit", answer.unit.unit.unit_id))
+    return frozenset(found)
+
+
+def stray_addresses(answer: Answer) -> frozenset[str]:
+    """Addresses in a pack that belong to no unit shown in it; a sound answer has none."""
+    strays: set[str] = set()
+    for pack in answer.response.packs if answer.response else ():
+        shown = {unit.canonical_address for unit in _units(pack)}
+        shown |= {link.canonical_address for link in pack.suspect_links}
+        for edge in pack.related_design_code_links:
+            shown |= {edge.from_address, edge.to_address}
+        named = set(pack.source_revisions)
+        named |= {step.canonical_address for step in pack.recommended_reading_order}
+        strays |= named - shown
+    return frozenset(strays)
+
+
+def _of_pack(pack: Pack) -> Iterator[Key]:
+    if pack.thread_id is not None:
+        yield "thread", pack.thread_id
+    for unit in _units(pack):
+        yield "unit", unit.unit_id
+    for edge in pack.related_design_code_links:
+        yield "unit", edge.from_unit_id
+        yield "unit", edge.to_unit_id
+    for gap in pack.known_gaps:
+        yield "artifact", gap.artifact_id
+    for suspect in pack.suspect_links:
+        yield "unit", suspect.unit_id
+
+
+def _units(pack: Pack) -> Iterable[UnitRef]:
+    return (*pack.canonical_units, *pack.supporting_units, *pack.latest_reports)

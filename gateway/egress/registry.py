@@ -1,0 +1,131 @@
+"""The label registry: what the record of truth says now about ids that want to leave.
+
+It is read with a role of its own that can see labels and no title or body, in one query per
+look-up, so that labels, consents (by the database's clock) and the active revision belong to
+one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+from uuid import UUID
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from gateway.errors import GatewayError
+
+Sort = Literal["unit", "thread", "artifact"]
+Key = tuple[Sort, UUID]
+_SORTS: Final[Mapping[str, Sort]] = {"unit": "unit", "thread": "thread", "artifact": "artifact"}
+
+_LOOK_UP: Final = """
+select 'unit', u.id, u.class_id, u.tenant, u.jurisdiction
+  from brain.unit u where u.id = any(%(unit)s) and u.deleted_at is null
+union all
+select 'thread', t.id, t.class_id, t.tenant, t.jurisdiction
+  from brain.thread t where t.id = any(%(thread)s) and t.deleted_at is null
+union all
+select 'artifact', a.id, a.class_id, a.tenant, a.jurisdiction
+  from brain.expected_artifact a where a.id = any(%(artifact)s) and a.deleted_at is null
+union all
+select 'consent', c.unit_id, 0::smallint, '', ''
+  from gate.consented_unit c
+  where c.subject_id = %(subject)s and c.purpose = %(purpose)s and c.unit_id = any(%(all)s)
+union all
+select 'revision', null, 0::smallint, r.digest, '' from gate.active_revision r
+"""
+
+
+class RegistryUnavailable(GatewayError):  # noqa: N818 - reads as what it is
+    """The labels cannot be read: nothing may leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What decides about one governed object."""
+
+    class_id: int
+    tenant: str
+    jurisdiction: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The answer of one look-up. An id that is not in ``labels`` does not exist (any more).
+
+    ``digest`` is the revision that the database enforces, empty when there is none.
+    """
+
+    digest: str
+    labels: Mapping[Key, Label]
+    consented: tuple[UUID, ...]
+
+
+class Registry(Protocol):
+    """Where the guard looks labels up."""
+
+    async def look_up(self, keys: Collection[Key], *, subject_id: str, purpose: str) -> Registered:
+        """Labels of these ids, the subject's live consents among them, the revision.
+
+        Raises: RegistryUnavailable.
+        """
+        ...
+
+
+class PostgresRegistry:
+    """The registry over a small pool of the guard's own role."""
+
+    def __init__(self, conninfo: str, *, size: int = 4, wait_s: float = 3.0) -> None:
+        self._pool = AsyncConnectionPool(
+            conninfo,
+            min_size=1,
+            max_size=size,
+            timeout=wait_s,
+            open=False,
+            kwargs={"autocommit": True, "options": "-c statement_timeout=5000"},
+        )
+
+    async def open(self) -> None:
+        """Begin to connect; a database that is down shows at the first look-up."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def look_up(self, keys: Collection[Key], *, subject_id: str, purpose: str) -> Registered:
+        asked = {sort: [i for s, i in keys if s == sort] for sort in ("unit", "thread", "artifact")}
+        values: dict[str, object] = {
+            **asked,
+            "all": [one for _, one in keys],
+            "subject": subject_id,
+            "purpose": purpose,
+        }
+        try:
+            try:
+                return _registered(await self._rows(values))
+            except psycopg.OperationalError:
+                # A kept connection that a restart of the server cut; a fresh one is the proof.
+                await self._pool.check()
+                return _registered(await self._rows(values))
+        except (psycopg.Error, PoolTimeout, OSError) as error:
+            raise RegistryUnavailable(type(error).__name__) from error
+
+    async def _rows(self, values: dict[str, object]) -> list[tuple[str, UUID, int, str, str]]:
+        async with self._pool.connection() as connection:
+            return await (await connection.execute(_LOOK_UP, values)).fetchall()
+
+
+def _registered(rows: list[tuple[str, UUID, int, str, str]]) -> Registered:
+    digest, consented = "", []
+    labels: dict[Key, Label] = {}
+    for sort, one, class_id, tenant, jurisdiction in rows:
+        if sort == "revision":
+            digest = tenant
+        elif sort == "consent":
+            consented.append(one)
+        elif sort == "unit" or sort == "thread" or sort == "artifact":
+            labels[(sort, one)] = Label(class_id, tenant, jurisdiction)
+    return Registered(digest, labels, tuple(sorted(consented)))

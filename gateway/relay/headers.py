@@ -1,0 +1,142 @@
+"""Which headers cross the gateway, in both directions.
+
+Laws
+    * What an upstream may take for identity, provenance or routing never comes from a client:
+      it is removed first and set by us afterwards, present also when it is empty.
+    * Names with ``_`` are removed: many servers fold them into ``-``.
+    * What ``Connection`` lists is removed before ours is added, so a client cannot make us
+      drop our own.
+
+Source: attack log "Header rules", rows B1-B17, F4-F6, S13; RFC 9110 section 7.6.1.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gateway.errors import Headers
+from gateway.relay.upstream import UpstreamInvalid
+
+SUBJECT: Final = b"x-gateway-subject"
+AUDIENCE: Final = b"x-gateway-audience"
+PROFILE: Final = b"x-gateway-profile"
+COOKIE_PREFIXES: Final = (b"__host-gateway", b"__secure-gateway", b"gateway_", b"gateway-")
+
+_HOP: Final = frozenset(
+    {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+    | {b"http2-settings", b"content-length", b"host", b"expect"}
+)
+_CLIENT_ONLY: Final = frozenset(
+    {b"authorization", b"forwarded", b"x-real-ip", b"true-client-ip", b"x-client-ip"}
+    | {b"x-cluster-client-ip", b"cf-connecting-ip", b"fastly-client-ip", b"x-request-id"}
+    | {b"x-http-method", b"x-http-method-override", b"x-method-override", b"x-rewrite-url"}
+    | {b"x-host", b"x-scheme", b"x-url-scheme", b"x-proto", b"api-key", b"x-api-key"}
+    | {b"x-correlation-id", b"traceparent", b"tracestate", b"baggage", b"b3", b"x-user"}
+    | {b"x-role", b"x-roles", b"x-email", b"x-username", b"x-tenant", b"x-audience"}
+    | {b"x-groups", b"x-user-id", b"x-account-id", b"x-admin", b"x-retrieval-key", b"client-ip"}
+    | {b"x-custom-ip-authorization", b"x-authenticated-user", b"x-sendfile", b"user"}
+)
+_CLIENT_PREFIXES: Final = (
+    *(b"proxy-", b"x-proxy-", b"x-forward", b"x-original-", b"x-envoy-", b"x-gateway-"),
+    *(b"x-auth-", b"x-remote-", b"remote-", b"impersonate-", b"x-ssl-", b"ssl-client-"),
+    *(b"x-client-cert", b"x-pomerium-", b"x-authentik-", b"x-webauth-", b"x-vouch-"),
+    *(b"x-amzn-oidc-", b"x-goog-authenticated-", b"x-goog-iap-", b"x-ms-client-principal"),
+    *(b"x-middleware-", b"x-accel-", b"x-arr-", b"x-token-", b"x-b3-", b"x-consumer-"),
+    *(b"x-credential-", b"x-jwt-", b"x-idp-", b"x-sso-", b"x-forwarded", b"cf-access-"),
+)
+_RANGE: Final = frozenset({b"range", b"if-range"})
+_CONDITIONAL: Final = frozenset(
+    {b"if-none-match", b"if-match", b"if-modified-since", b"if-unmodified-since"}
+)
+
+_OUT: Final = frozenset(
+    {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+    | {b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"server", b"date"}
+    | {b"via", b"x-powered-by", b"etag", b"last-modified", b"age", b"expires", b"pragma"}
+    | {b"cache-control", b"vary", b"x-request-id", b"x-policy-digest", b"alt-svc"}
+    | {b"accept-ranges", b"content-length"}
+)
+_OUT_PREFIXES: Final = (b"x-gateway-", b"x-accel-", b"x-envoy-", b"x-middleware-")
+_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+
+PRIVATE: Final[Headers] = (
+    (b"cache-control", b"private, no-store"),
+    (b"vary", b"Authorization, Cookie"),
+)
+
+
+def of_client(headers: Headers, *, inspected: bool) -> list[tuple[bytes, bytes]]:
+    """What of a client's headers may go on; ``inspected`` = the answer will be read by us."""
+    listed = _listed(headers)
+    kept: list[tuple[bytes, bytes]] = []
+    for name, value in headers:
+        if (
+            b"_" in name
+            or name in _HOP
+            or name in listed
+            or name in _CLIENT_ONLY
+            or name.startswith(_CLIENT_PREFIXES)
+            or name in _CONDITIONAL
+            or (inspected and (name in _RANGE or name == b"accept-encoding"))
+        ):
+            continue
+        if name == b"cookie":
+            value = foreign_cookies(value)
+            if not value:
+                continue
+        kept.append((name, value))
+    if inspected:
+        kept.append((b"accept-encoding", b"identity"))
+    return kept
+
+
+def of_upstream(
+    headers: list[tuple[bytes, bytes]], *, status: int, method: str
+) -> list[tuple[bytes, bytes]]:
+    """What of an upstream's headers may go back, with our caching rules.
+
+    Raises: UpstreamInvalid for a name or value that no client should read.
+    """
+    listed = _listed(tuple(headers))
+    kept: list[tuple[bytes, bytes]] = []
+    vary = [b"Authorization, Cookie"]
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise UpstreamInvalid("a header that cannot be passed on")
+        if name == b"vary":
+            vary.append(value)
+        if name == b"content-length" and _has_length(status, method, value):
+            kept.append((name, value))
+        if name in _OUT or name in listed or name.startswith(_OUT_PREFIXES):
+            continue
+        if name == b"set-cookie" and value.strip().lower().startswith(COOKIE_PREFIXES):
+            continue
+        kept.append((name, value))
+    kept.append((b"cache-control", b"private, no-store"))
+    kept.append((b"vary", b", ".join(vary)))
+    return kept
+
+
+def foreign_cookies(value: bytes) -> bytes:
+    """A Cookie value without the cookies of our own namespace."""
+    pairs = [pair.strip() for pair in value.split(b";")]
+    return b"; ".join(
+        pair for pair in pairs if pair and not pair.lower().startswith(COOKIE_PREFIXES)
+    )
+
+
+def _has_length(status: int, method: str, value: bytes) -> bool:
+    return status not in {204, 304} and method != "HEAD" and _DIGITS.fullmatch(value) is not None
+
+
+def _listed(headers: Headers) -> frozenset[bytes]:
+    """The names that a Connection header declares to be for one hop."""
+    return frozenset(
+        name.strip().lower()
+        for header, value in headers
+        if header == b"connection"
+        for name in value.split(b",")
+    )

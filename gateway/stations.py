@@ -1,0 +1,330 @@
+"""The eight stations: the only control flow of a request, each with a type of its own.
+
+    admit -> match -> identify -> place -> decide -> relay -> inspect -> record
+
+Each station takes the frozen type of the one before and gives its own, so none can be left
+out: only *Inspected* can be written to a caller, and only `inspect` makes one.
+
+Source: architecture section 4; attack log section 4 ("Request pipeline").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway import placement
+from gateway.authn import delegation
+from gateway.authn.bearer import Authenticator, bearer_of, unauthenticated
+from gateway.authn.claims import subject_id
+from gateway.authn.own_keys import OwnKeys
+from gateway.egress.guard import Guard, Occasion
+from gateway.egress.scope import ScopeDocuments
+from gateway.errors import Code, Headers, Refusal, challenge
+from gateway.ingress.body import Body
+from gateway.ingress.normalise import origin_form, segments_of, valid_host
+from gateway.ingress.provenance import trusted_peer
+from gateway.journal.event import SecurityEvent
+from gateway.relay.headers import PRIVATE, of_upstream
+from gateway.relay.hop import Hop, Passage
+from gateway.relay.upstream import UpstreamError, UpstreamResponse
+from gateway.routes import match as routes
+from gateway.routes import wishes
+from gateway.routes.wishes import Wish
+from gateway.telemetry.trace import TraceContext
+from policies.bindings import Route, RouteMode, TrustedPeer, Upstream
+from policies.decision import Decision
+from policies.snapshot import Snapshot
+from policies.subject import Principal, Subject
+from retrieval.contract import Ask, SubjectWire
+
+DEADLINE_MARGIN_MS: Final = 500
+_HEADERS: Final[Headers] = ((b"content-type", b"application/json"), *PRIVATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A request with one reading. ``raw_path`` is what is routed, decided, logged, sent on."""
+
+    method: str
+    raw_path: bytes
+    segments: tuple[str, ...]
+    query: bytes
+    headers: Headers
+    host: bytes
+    client: str
+    scheme: str
+    http_version: str
+    request_id: str
+    trace: TraceContext
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A request on a route of one snapshot, which is pinned from here on."""
+
+    admitted: Admitted
+    snapshot: Snapshot
+    route: Route
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """Who asks (None = without a credential), and the upstream that acts for it, if one does."""
+
+    matched: Matched
+    principal: Principal | None
+    actor: Upstream | None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The caller as policy sees it, for this route and these wishes."""
+
+    identified: Identified
+    wish: Wish
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The route is allowed to this subject."""
+
+    placed: Placed
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """An upstream's answer, not inspected yet."""
+
+    granted: Granted
+    response: UpstreamResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What may leave: headers, and either a body or a stream of an opaque route."""
+
+    status: int
+    headers: Headers
+    body: bytes
+    stream: UpstreamResponse | None
+    event: SecurityEvent | None
+
+
+def admit(
+    scope: Mapping[str, Any], *, request_id: str, trace: TraceContext, ends_at: float
+) -> Admitted:
+    """The request in its one canonical form.
+
+    Raises: Refusal ``bad_path``, ``bad_host``, ``bad_query`` or ``bad_request``.
+    """
+    headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
+    if any(name != name.lower() for name, _ in headers):
+        raise Refusal(Code.BAD_REQUEST, "the server left a header name unfolded")
+    raw_path = bytes(scope.get("raw_path") or b"")
+    query = bytes(scope["query_string"])
+    if not origin_form(raw_path + (b"?" + query if query else b"")):
+        raise Refusal(Code.BAD_PATH, "not origin-form")
+    hosts = [value.strip() for name, value in headers if name == b"host"]
+    if len(hosts) != 1 or not valid_host(hosts[0]):
+        raise Refusal(Code.BAD_HOST, "not one valid host")
+    wishes.refuse_tokens(query)
+    client = scope.get("client")
+    return Admitted(
+        method=scope["method"],
+        raw_path=raw_path,
+        segments=segments_of(raw_path),
+        query=query,
+        headers=headers,
+        host=hosts[0],
+        client=client[0] if client else "",
+        scheme=scope.get("scheme", "http"),
+        http_version=scope.get("http_version", "1.1"),
+        request_id=request_id,
+        trace=trace,
+        ends_at=ends_at,
+    )
+
+
+def match(admitted: Admitted, snapshot: Snapshot) -> Matched:
+    """The request on its route. Raises: Refusal ``not_found``, ``method_not_allowed``."""
+    route, names = routes.find(snapshot.routes, admitted.segments, admitted.method)
+    return Matched(admitted, snapshot, route, names)
+
+
+async def identify(
+    matched: Matched, authenticator: Authenticator, keys: OwnKeys, *, gateway_id: str
+) -> Identified:
+    """Who asks. Raises: Refusal ``unauthenticated``, ``delegation_required``, ``forbidden``."""
+    headers, snapshot = matched.admitted.headers, matched.snapshot
+    token = bearer_of(headers)
+    delegated = delegation.delegation_of(headers)
+    if token is None:
+        if delegated is not None:
+            raise unauthenticated("a delegation without its upstream's credential")
+        return Identified(matched, None, None)
+    sender = await authenticator.principal(token, issuers=snapshot.issuers, digest=snapshot.digest)
+    upstreams = upstreams_of(sender, snapshot)
+    if delegated is None:
+        if upstreams and matched.route.mode is not RouteMode.OPAQUE:
+            raise Refusal(Code.DELEGATION_REQUIRED, "an upstream as itself")
+        return Identified(matched, sender, None)
+    if matched.route.mode is RouteMode.OPAQUE:
+        raise Refusal(Code.FORBIDDEN, "a delegation retrieves, nothing else")
+    caller, name = delegation.accept(delegated, keys, gateway_id=gateway_id, now=time.time())
+    actor = upstreams.get(name)
+    if actor is None or not actor.may_retrieve:
+        raise unauthenticated("a delegation with another's credential")
+    return Identified(matched, caller, actor)
+
+
+def upstreams_of(sender: Principal, snapshot: Snapshot) -> Mapping[str, Upstream]:
+    """The upstreams whose credential this principal is, by name."""
+    urls = {binding.alias: binding.url for binding in snapshot.issuers}
+    found: dict[str, Upstream] = {}
+    for name, upstream in snapshot.upstreams.items():
+        alias, sub = upstream.credential
+        url = urls.get(alias) if sender.issuer == alias else None
+        if url is not None and sender.subject_id == subject_id(url, sub):
+            found[name] = upstream
+    return found
+
+
+async def wish_of(identified: Identified, body: Body) -> Wish:
+    """What is asked for; the body is read only now, when it is known who sends it."""
+    matched = identified.matched
+    admitted, route = matched.admitted, matched.route
+    if route.mode is not RouteMode.GUARD:
+        return Wish()
+    if identified.principal is None and not route.anonymous:
+        raise Refusal(Code.UNAUTHENTICATED, "no credential", headers=challenge())
+    if route.operation == "retrieve":
+        if admitted.query:
+            raise Refusal(Code.BAD_QUERY, "this route takes a body")
+        return wishes.of_body(admitted.headers, await body.whole())
+    if await body.whole():
+        raise Refusal(Code.BAD_BODY, "this route takes no body")
+    return wishes.of_query(admitted.query)
+
+
+def place(identified: Identified, wish: Wish) -> Placed:
+    """The caller as policy sees it. Raises: Refusal, see `placement.place`."""
+    matched = identified.matched
+    subject = placement.place(
+        matched.snapshot,
+        matched.route,
+        matched.admitted.method,
+        principal=identified.principal,
+        actor=identified.actor,
+        wish=wish,
+    )
+    return Placed(identified, wish, subject)
+
+
+def decide(placed: Placed) -> Granted:
+    """Whether this subject may use this route. Raises: Refusal ``forbidden``."""
+    matched = placed.identified.matched
+    decision = matched.snapshot.decide_route(
+        placed.subject.audience, matched.route.id, matched.admitted.method
+    )
+    if not decision.allowed:
+        raise Refusal(Code.FORBIDDEN, f"{decision.reason} {' '.join(decision.rules)}".strip())
+    return Granted(placed, decision)
+
+
+async def relay(granted: Granted, hop: Hop, body: Body) -> Relayed:
+    """The upstream's answer to an allowed request. Raises: Refusal; CallerGone."""
+    identified = granted.placed.identified
+    matched = identified.matched
+    admitted, snapshot = matched.admitted, matched.snapshot
+    passage = Passage(
+        method=admitted.method,
+        raw_path=admitted.raw_path,
+        query=admitted.query,
+        client_headers=admitted.headers,
+        client=admitted.client,
+        scheme=admitted.scheme,
+        host=admitted.host,
+        mode=matched.route.mode,
+        upstream=snapshot.upstreams[matched.route.upstream],
+        subject=granted.placed.subject,
+        caller=identified.principal,
+        request_id=admitted.request_id,
+        traceparent=admitted.trace.traceparent(),
+        trusted_peer=peer_of(admitted, snapshot),
+    )
+    try:
+        return Relayed(granted, await hop.send(passage, body, now=time.time()))
+    except UpstreamError as error:
+        raise Refusal(error.code, str(error)) from error
+
+
+async def inspect_guarded(granted: Granted, guard: Guard, documents: ScopeDocuments) -> Inspected:
+    """Relay and inspect in one for retrieval, which may have to be asked a second time.
+
+    Raises: Refusal; PolicyMoved when the request must be placed anew.
+    """
+    placed = granted.placed
+    matched = placed.identified.matched
+    if matched.route.operation == "scope":
+        document = await documents.document(
+            matched.snapshot, placed.identified.principal, placed.subject
+        )
+        return Inspected(200, _HEADERS, document, None, None)
+    occasion = Occasion(
+        request_id=matched.admitted.request_id,
+        trace_id=matched.admitted.trace.trace_hex,
+        route=matched.route.id,
+    )
+    passed = await guard.answer(ask_of(granted), placed.subject, occasion)
+    return Inspected(200, _HEADERS, passed.body, None, passed.event)
+
+
+async def inspect_opaque(relayed: Relayed) -> Inspected:
+    """The answer of a route that carries no governed units: its headers are checked."""
+    response = relayed.response
+    admitted = relayed.granted.placed.identified.matched.admitted
+    try:
+        headers = of_upstream(response.headers, status=response.status, method=admitted.method)
+    except UpstreamError as error:
+        await response.aclose()
+        raise Refusal(error.code, str(error)) from error
+    return Inspected(response.status, tuple(headers), b"", response, None)
+
+
+def ask_of(granted: Granted) -> Ask:
+    """The question that retrieval is asked for a granted request."""
+    placed = granted.placed
+    matched, subject = placed.identified.matched, placed.subject
+    operation = matched.route.operation
+    if operation not in {"retrieve", "pack", "unit"}:
+        raise Refusal(Code.INTERNAL, f"operation `{operation}` has no question")
+    left_ms = int((matched.admitted.ends_at - time.monotonic()) * 1000) - DEADLINE_MARGIN_MS
+    return Ask(
+        operation=operation,  # type: ignore[arg-type]  # checked above
+        subject=SubjectWire(
+            subject_id=subject.subject_id,
+            audience=subject.audience,
+            profiles=subject.grant.profiles,
+            tenants=subject.tenants,
+            jurisdictions=subject.jurisdictions,
+            task_scope=subject.task_scope,
+            purpose=subject.purpose,
+            policy_digest=subject.grant.digest,
+        ),
+        request=placed.wish.request,
+        reference=next(iter(matched.names.values()), None),
+        request_id=matched.admitted.request_id,
+        deadline_ms=max(1, left_ms),
+    )
+
+
+def peer_of(admitted: Admitted, snapshot: Snapshot) -> TrustedPeer | None:
+    """The trusted proxy that sent this request, if one did."""
+    return trusted_peer(admitted.client, snapshot.trusted_peers)
