@@ -6,7 +6,7 @@ Laws
     * Clients are fixed (``people.py``); their secrets and the keys are made for one state
       folder, never shipped.
 
-Grant: ``client_credentials`` (RFC 6749 section 4.4) by HTTP Basic; tokens after RFC 9068 (ES256).
+Grant: ``client_credentials`` (RFC 6749 section 4.4); tokens after RFC 9068 (ES256).
 It knows nothing of audiences, policies or the gateway, except the gateway's token audience.
 """
 
@@ -119,7 +119,7 @@ class Directory:
             "token_endpoint": self.token_url(realm),
             "jwks_uri": f"{self.issuer(realm)}/jwks",
             "grant_types_supported": ["client_credentials"],
-            "token_endpoint_auth_methods_supported": ["client_secret_basic"],
+            "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
             "response_types_supported": [],
             "id_token_signing_alg_values_supported": [ALGORITHM],
         }
@@ -153,10 +153,6 @@ def application(directory: Directory) -> Starlette:
 
 
 async def _token(request: Request, directory: Directory, realm: Realm) -> Response:
-    name, secret = _basic(request.headers.getlist("authorization"))
-    client = directory.client(realm, name, secret)
-    if client is None:
-        return _error(401, "invalid_client", {"www-authenticate": 'Basic realm="demo"'})
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -166,6 +162,10 @@ async def _token(request: Request, directory: Directory, realm: Realm) -> Respon
         form = parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=8)
     except ValueError:
         return _error(400, "invalid_request")
+    name, secret = _credential(request.headers.getlist("authorization"), form)
+    client = directory.client(realm, name, secret)
+    if client is None:
+        return _error(401, "invalid_client", {"www-authenticate": 'Basic realm="demo"'})
     if form.get("grant_type") != ["client_credentials"]:
         return _error(400, "unsupported_grant_type")
     return JSONResponse(
@@ -180,15 +180,18 @@ async def _token(request: Request, directory: Directory, realm: Realm) -> Respon
 
 def _realm(request: Request) -> Realm | None:
     word = request.path_params["realm"]
-    return Realm(word) if word in Realm else None
+    return next((realm for realm in Realm if realm.value == word), None)
 
 
-def _basic(values: Sequence[str]) -> tuple[str, str]:
-    """Name and secret of the one Basic credential, percent-decoded; two empty texts otherwise."""
-    if len(values) != 1 or not values[0].startswith("Basic "):
+def _credential(headers: Sequence[str], form: Mapping[str, list[str]]) -> tuple[str, str]:
+    """Name and secret, from the one Basic header or from the form; two empty texts otherwise."""
+    posted = form.get("client_id", []), form.get("client_secret", [])
+    if not headers and all(len(values) == 1 for values in posted):
+        return posted[0][0], posted[1][0]
+    if len(headers) != 1 or not headers[0].startswith("Basic ") or posted[1]:
         return "", ""
     try:
-        text = base64.b64decode(values[0].removeprefix("Basic "), validate=True).decode()
+        text = base64.b64decode(headers[0].removeprefix("Basic "), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return "", ""
     name, _, secret = text.partition(":")

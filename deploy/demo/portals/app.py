@@ -63,7 +63,9 @@ def application(portal: Portal, doorkeeper: Doorkeeper, backend: Backend) -> Sta
     def ask(request: Request) -> Response:  # not async: Starlette runs it in a thread
         try:
             visitor = doorkeeper.visitor(
-                request.headers.getlist(HEADER), method=request.method, path=request.url.path
+                request.headers.getlist(HEADER),
+                method=request.method,
+                path=request.scope["raw_path"].decode("ascii"),
             )
         except NotFromGateway:
             return PlainTextResponse("only through the gateway\n", status_code=403)

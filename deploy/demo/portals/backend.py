@@ -42,7 +42,7 @@ class Backend:
 
         Raises RetrievalRefused, also when the hop brought no delegation.
         """
-        if len(delegations) != 1:
+        if len(delegations) != 1 or not delegations[0]:  # the hop sends an empty one for nobody
             raise RetrievalRefused("no_delegation")
         try:
             answer = self._http.post(
