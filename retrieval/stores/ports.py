@@ -25,6 +25,7 @@ from retrieval.stores.rows import (
     EdgeRow,
     Frequencies,
     Hydrated,
+    Layer,
     LexicalRow,
     MembershipRow,
     PartialRow,
@@ -43,12 +44,17 @@ class TruthReader(Protocol):
         ...
 
     async def hydrate(
-        self, unit_ids: Collection[UUID], *, exclude: frozenset[UUID] = frozenset()
+        self,
+        unit_ids: Collection[UUID],
+        *,
+        exclude: frozenset[UUID] = frozenset(),
+        offered_by: Layer = "vector_index",
     ) -> Hydrated:
         """The permitted units among these, and a discrepancy for each of the others.
 
-        Ids in ``exclude`` are treated as if they had never existed: neither. Cost: one query,
-        a second one only when something was refused.
+        Ids in ``exclude`` are treated as if they had never existed: neither. ``offered_by``
+        names the index that the ids came from. Cost: one query, a second one only when
+        something was refused.
         """
         ...
 

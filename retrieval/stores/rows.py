@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from retrieval.contract import Discrepancy
+
+Layer = Literal["vector_index", "lexical_index", "thread_index", "row_level_security", "hydrate"]
+"""Who let a unit through that the truth refuses (see ``contract.Discrepancy``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, LiteralString
+from typing import Any, LiteralString
 from uuid import UUID
 
 from psycopg import AsyncConnection
@@ -28,6 +28,7 @@ from retrieval.stores.rows import (
     Facets,
     Frequencies,
     Hydrated,
+    Layer,
     LexicalRow,
     MembershipRow,
     PartialRow,
@@ -38,8 +39,6 @@ from retrieval.stores.rows import (
 
 STAGES = ("law", "design", "code", "test", "report", "incident", "other")
 """Lifecycle stages by the position of their bit in a partial."""
-
-Layer = Literal["vector_index", "lexical_index", "thread_index", "row_level_security", "hydrate"]
 
 
 class PostgresReader:
