@@ -126,6 +126,7 @@ def _registered(rows: list[tuple[str, UUID, int, str, str]]) -> Registered:
             digest = tenant
         elif sort == "consent":
             consented.append(one)
-        elif sort == "unit" or sort == "thread" or sort == "artifact":
-            labels[(sort, one)] = Label(class_id, tenant, jurisdiction)
+        else:
+            key: Key = (_SORTS[sort], one)
+            labels[key] = Label(class_id, tenant, jurisdiction)
     return Registered(digest, labels, tuple(sorted(consented)))
