@@ -16,7 +16,7 @@ explain find for from get give had has have having he her here him his how i if 
 its just know like me mean more most much my need no not of on one or our out over please said
 same say says shall she should show so some such tell than that the their them then there these
 they this those to too under up us very want was we were what when where whether which who whom
-whose why will with would you your
+whose why will with work works would you your
 """
 _GERMAN: Final = """
 aber als am an auch auf aus bei bin bis da das dass dein dem den der des die dies diese dieser

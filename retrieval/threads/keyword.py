@@ -1,8 +1,8 @@
 """How well the words of a question name a thread, from the caller's own view of the words.
 
 Theory
-    A question is split into *words*; a word is one or more term ids (a word with diacritics
-    is findable in its folded form too) and matches a thread when any of them does.
+    A question is split into *words*. A word asks for its term as typed; only when no
+    permitted thread has that, for its folded form (`café` asked of threads that say `cafe`).
 
     mass(word) = ln(1 + (N - df + 0.5) / (df + 0.5)), df and N over the threads that this
     caller may see, so that neither a hidden thread's words nor its existence move a score.
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from retrieval.lexical import K1, document_form, query_terms, words
+from retrieval.lexical import K1, document_form, folded_alternatives, query_terms, words
 from retrieval.threads.function_words import FUNCTION_WORDS
 
 DIGITS: Final = 6
@@ -39,7 +39,7 @@ DIGITS: Final = 6
 STRENGTH_SHARE: Final = 0.25
 
 Word = tuple[int, ...]
-"""The term ids of one word of a question, at least one."""
+"""The term ids of one word of a question: as typed, then its folded form if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,10 @@ def thread_form(
 def question_words(text: str, *, words_max: int) -> tuple[Word, ...]:
     """The distinct words of a question that can be evidence, in order, at most ``words_max``."""
     distinct = dict.fromkeys(word for word in words(text) if word not in FUNCTION_WORDS)
-    groups = dict.fromkeys(tuple(query_terms(word)) for word in distinct)
-    return tuple(groups)[:words_max]
+    found = dict.fromkeys(
+        (*query_terms(word), *folded_alternatives(word).values()) for word in distinct
+    )
+    return tuple(found)[:words_max]
 
 
 def terms_of(question: Sequence[Word]) -> list[int]:
@@ -86,13 +88,14 @@ def score_threads(
     ``frequencies`` a term to the number of permitted threads that have it (absent = 0),
     ``threads`` is the number of permitted threads. Cost: words x threads with a match.
     """
-    masses = [_mass(max(frequencies.get(t, 0) for t in word), threads) for word in question]
+    asked = [next((t for t in word if frequencies.get(t, 0) > 0), word[0]) for word in question]
+    masses = [_mass(frequencies.get(term, 0), threads) for term in asked]
     total = math.fsum(masses)
     if total <= 0:
         return []
     found = []
     for thread_id, weights in postings.items():
-        best = [max((weights.get(t, 0.0) for t in word), default=0.0) for word in question]
+        best = [weights.get(term, 0.0) for term in asked]
         matched = math.fsum(m for m, w in zip(masses, best, strict=True) if w > 0)
         if matched <= 0:
             continue
