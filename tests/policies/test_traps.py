@@ -1,0 +1,221 @@
+"""Every measured way in which a Casbin file says something else than its author meant.
+
+Numbers are those of the list of pitfalls in the project's policy notes (section 3); each
+was seen to grant too much or to deny silently with pycasbin 2.8.0. The loader refuses the
+file, at the right place, with a remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from policies.errors import Fault
+
+Edit = Callable[[str, str, str], None]
+Refused = Callable[[], tuple[Fault, ...]]
+UNITS = "models/units.conf"
+CSV = "rules/units.csv"
+ROUTES = "rules/routes.csv"
+FIRST = "p, R-SCOPE-1, customer|partner|employee|agent, scope, GET, allow"
+EFFECT = "e = some(where (p.eft == allow)) && !some(where (p.eft == deny))"
+
+
+def matcher(folder: Path) -> str:
+    """The one matcher line of the unit model."""
+    text = (folder / UNITS).read_text()
+    return next(line for line in text.split("\n") if line.startswith("m ="))
+
+
+@pytest.mark.parametrize(
+    ("trap", "old", "new"),
+    [
+        (1, EFFECT, f"{EFFECT}\ne2 = !some(where (p.eft == deny))"),
+        (1, "[matchers]", "[request_definition2]\nr2 = a\n\n[matchers]"),
+        (2, " && meets(r.consent", " \\\n# comment\n&& meets(r.consent"),
+        (3, " && meets(r.consent", "\n&& meets(r.consent"),
+        (3, "m = meets", "m = true\nm = meets"),
+        (5, "consent, eft", "consent, effect"),
+        (15, EFFECT, "e = !some(where (p.eft == deny))"),
+        (16, "p.eft == allow", "p.eft==allow"),
+        (19, "[policy_effect]", "[role_definition]\ng = _, _\n\n[policy_effect]"),
+        (22, "[policy_effect]", "[role_definitions]\ng = _, _\n\n[policy_effect]"),
+        (25, "meets(r.kind, p.kind)", "globMatch(r.kind, p.kind)"),
+        (26, "meets(r.kind, p.kind)", "regexMatch(r.kind, p.kind)"),
+        (27, "meets(r.kind, p.kind)", "r.kind in p.kind"),
+        (28, "meets(r.kind, p.kind)", '(r.kind == "faq" || meets(r.kind, p.kind))'),
+        (36, "meets(r.kind, p.kind)", "eval(p.kind)"),
+    ],
+)
+def test_a_model_of_any_other_text_is_refused(
+    trap: int, old: str, new: str, edit: Edit, faults: Refused
+) -> None:
+    """Mandated by the notes: one fixed model per kind, compared by hash."""
+    edit(UNITS, old, new)
+    assert [(f.file, f.code) for f in faults()] == [(UNITS, "model_changed")]
+
+
+@pytest.mark.parametrize(
+    ("trap", "row", "code"),
+    [
+        (4, "p, R-SCOPE-1, customer, scope, GET, allow # why", "bad_effect"),
+        (4, "p, R-SCOPE-1, customer, scope, GET, Deny", "bad_effect"),
+        (4, "p, R-SCOPE-1, customer, scope, GET, reject", "bad_effect"),
+        (4, "p, R-SCOPE-1, customer, scope, GET,", "bad_effect"),
+        (6, "P, R-SCOPE-1, customer, scope, GET, deny", "unknown_row_type"),
+        (6, "p2, R-SCOPE-1, customer, scope, GET, deny", "unknown_row_type"),
+        (6, "р, R-SCOPE-1, customer, scope, GET, deny", "unknown_row_type"),
+        (8, "p, R-SCOPE-1, customer, scope, allow", "wrong_arity"),
+        (8, "p, R-SCOPE-1, customer, scope, GET, allow,", "wrong_arity"),
+        (9, "p, R-SCOPE-1, custo mer, scope, GET, allow", "bad_token"),
+        (9, "p, R-SCOPE-1, customer\u00a0, scope, GET, allow", "bad_token"),
+        (9, "p, R-SCOPE-1, customer\u200b, scope, GET, allow", "control_character"),
+        (9, "p, R-SCOPE-1, customer | partner, scope, GET, allow", "bad_token"),
+        (10, 'p, R-SCOPE-1, "customer", scope, GET, allow', "bad_token"),
+        (10, 'p, R-SCOPE-1, "customer,partner", scope, GET, allow', "wrong_arity"),
+        (11, "p, R-SCOPE-1, CN=staff,OU=x, scope, GET, allow", "wrong_arity"),
+        (12, "p, R-SCOPE-1, customer, /docs/[a, GET, allow", "bad_token"),
+        (12, "p, R-SCOPE-1, customer, /a], GET, allow", "bad_token"),
+        (12, ", R-SCOPE-1, customer, scope, GET, allow", "unknown_row_type"),
+        (13, "p, R-SCOPE-1, customer, scope, GET, allow\rp, R-X-2, agent", "control_character"),
+        (13, "p, R-SCOPE-1, customer, scope, GET, allow\u0085", "control_character"),
+        (13, "p,\tR-SCOPE-1, customer, scope, GET, allow", "control_character"),
+        (18, "g, employee, admin", "unknown_row_type"),
+        (20, "g, employee, admin, domain, 2026", "unknown_row_type"),
+        (21, "g2, bob*, admin", "unknown_row_type"),
+        (23, "p, R-SCOPE-1, customer, scope*, GET, allow", "bad_token"),
+        (27, "p, R-SCOPE-1, customer, sco, GET, allow", "unknown_word"),
+        (27, "p, R-SCOPE-1, customer|, scope, GET, allow", "bad_token"),
+        (29, "p, 1, R-SCOPE-1, customer, scope, GET, allow", "wrong_arity"),
+        (30, f"{FIRST}\np, R-SCOPE-2, agent|customer|partner|employee, scope, GET, allow",
+         "duplicate_rule"),
+        (30, f"{FIRST}\np, R-SCOPE-1, customer, scope, GET, deny", "duplicate_rule_id"),
+        (30, "p, R-SCOPE-1, customer|customer, scope, GET, allow", "duplicate_word"),
+        (45, "p, R-SCOPE-1, Customer, scope, GET, allow", "unknown_word"),
+        (45, "p, R-SCOPE-1, customer, scope, get, allow", "unknown_word"),
+        (46, "p, R-SCOPE-1, customr, scope, GET, deny", "unknown_word"),
+        (46, "p, R-SCOPE-1, customer, scope, POST, allow", "dead_word"),
+        (46, "p, R-SCOPE-1, anonymous, scope, GET, allow", "dead_word"),
+        (46, f"{FIRST}\np, R-SCOPE-X, all, scope, GET, deny", "dead_rule"),
+        (46, "p, r-scope-1, customer, scope, GET, allow", "bad_rule_id"),
+        (46, "p, R-SCOPE-1, all, scope, GET, allow", "all_in_allow"),
+    ],
+)  # fmt: skip
+def test_a_row_that_casbin_would_read_differently_is_refused(
+    trap: int, row: str, code: str, edit: Edit, faults: Refused
+) -> None:
+    """Each row replaces a good one; the fault stands on a line of it, with a remedy."""
+    edit(ROUTES, FIRST, row)
+    found = [fault for fault in faults() if fault.file == ROUTES]
+    assert code in {fault.code for fault in found}
+    assert all(fault.line > 0 and fault.remedy for fault in found)
+
+
+def test_trap_7_a_byte_order_mark_is_refused(folder: Path, faults: Refused) -> None:
+    path = folder / CSV
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert [(f.file, f.line, f.column, f.code) for f in faults()] == [
+        (CSV, 1, 1, "byte_order_mark")
+    ]
+
+
+def test_other_encodings_are_refused(folder: Path, faults: Refused) -> None:
+    path = folder / CSV
+    path.write_bytes(path.read_bytes().replace(b"# Never", b"# Ni\xe9mals", 1))
+    assert [f.code for f in faults()] == ["not_utf8"]
+
+
+@pytest.mark.parametrize("kind", ["audience", "agents", "routes", "units", "consent"])
+def test_trap_14_an_empty_policy_is_refused(kind: str, folder: Path, faults: Refused) -> None:
+    """With no rows Casbin runs its matcher once with every field empty."""
+    (folder / f"rules/{kind}.csv").write_text("# nothing\n")
+    assert (f"rules/{kind}.csv", "no_rules") in [(f.file, f.code) for f in faults()]
+
+
+def test_trap_17_a_raw_claim_value_cannot_be_an_alias(edit: Edit, faults: Refused) -> None:
+    edit("rules/issuers.yaml", "staff-all: grp:staff", "staff-all: employee")
+    assert "malformed" in {f.code for f in faults() if f.file == "rules/issuers.yaml"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/*/public", "/docs*", "/docs/../admin", "/docs/**", "v1/x", "/v1//x", "/v1/:id", "/v1/",
+     "/v1/{rest...}/x", "/v1/{a}/{a}", "/v1/{A}", "/v1/x%2fy", "/v1/a b", "/v1/./x"],
+)  # fmt: skip
+def test_trap_23_a_path_pattern_of_another_language_is_refused(
+    path: str, edit: Edit, faults: Refused
+) -> None:
+    edit("rules/routes.yaml", "path: /v1/scope", f'path: "{path}"')
+    assert ("rules/routes.yaml", "bad_path") in [(f.file, f.code) for f in faults()]
+
+
+def test_trap_45_a_token_audience_cannot_be_left_out(edit: Edit, faults: Refused) -> None:
+    edit("rules/issuers.yaml", "    token_audience: https://gateway.example\n", "")
+    assert [(f.file, f.code) for f in faults()] == [("rules/issuers.yaml", "missing_key")]
+
+
+def test_a_consent_that_closes_something_is_refused(edit: Edit, faults: Refused) -> None:
+    """Decided here: consent only opens, so that one list contains the other everywhere."""
+    edit(
+        CSV,
+        "# Never, whatever",
+        "p, U-X-ODD, customer, all, all, all, low, all, faq, granted, deny\n# Never",
+    )
+    (fault,) = faults()
+    assert (fault.file, fault.code) == (CSV, "consent_closes")
+    assert fault.line > 1
+
+
+def test_an_allow_row_behind_a_deny_row_is_refused(edit: Edit, faults: Refused) -> None:
+    edit(
+        CSV,
+        "# Never, whatever",
+        "p, U-ODD-1, customer, public, superseded, published, low, enacted, faq, none, allow"
+        "\n# Never",
+    )
+    assert [(f.code, f.line) for f in faults()] == [("dead_rule", faults()[0].line)]
+
+
+def test_every_fault_of_every_file_is_told_at_once(edit: Edit, faults: Refused) -> None:
+    edit(CSV, "p, U-CUS-1, customer, public", "p, U-CUS-1, custmer, publik")
+    edit(ROUTES, FIRST, "P, x")
+    edit("rules/agents.csv", "role:assistant, answer", "role:asistant, answer")
+    edit("rules/upstreams.yaml", "profile: partner", "profile: prtner")
+    found = faults()
+    assert {f.file for f in found} == {CSV, ROUTES, "rules/agents.csv", "rules/upstreams.yaml"}
+    assert len(found) == 5
+    assert list(found) == sorted(found)
+
+
+def test_an_unknown_word_is_shown_with_place_and_nearest_known(edit: Edit, faults: Refused) -> None:
+    edit(CSV, "p, U-CUS-1, customer, public,", "p, U-CUS-1, customer, publik,")
+    (fault,) = faults()
+    assert re.fullmatch(
+        r"rules/units.csv:\d+:23: unknown_word: `publik` is not a known visibility; "
+        r"the rule would never match it; did you mean `public`",
+        str(fault),
+    )
+
+
+def test_the_second_word_of_a_cell_has_a_column_of_its_own(edit: Edit, faults: Refused) -> None:
+    edit(CSV, "p, U-PAR-1, partner, public|partner,", "p, U-PAR-1, partner, public|prtner,")
+    (fault,) = faults()
+    assert fault.column == len("p, U-PAR-1, partner, public|") + 1
+
+
+@pytest.mark.parametrize(
+    "name", ["rules/units.csv.bak", "rules/extra.csv", "mappings/x.yml", "models/extra.conf"]
+)
+def test_a_file_that_nobody_would_read_is_refused(name: str, folder: Path, faults: Refused) -> None:
+    (folder / name).write_text("p, X\n")
+    assert [(f.file, f.code) for f in faults()] == [(name, "unknown_file")]
+
+
+@pytest.mark.parametrize("name", ["rules/units.csv", "rules/vocabulary.yaml", "rules/classes.lock",
+                                  "rules/routes.yaml", "models/units.conf"])  # fmt: skip
+def test_a_missing_file_is_refused(name: str, folder: Path, faults: Refused) -> None:
+    (folder / name).unlink()
+    assert name in {f.file for f in faults()}
