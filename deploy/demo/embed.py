@@ -22,7 +22,7 @@ VECTORS: Final = Path(__file__).parent / "vectors.npz"
 
 def texts(folder: Path = CORPUS) -> list[str]:
     """What is embedded of each unit."""
-    return [unit_text(one.title, one.text) for one in documents(folder) if not one.is_thread]
+    return [unit_text(one.title, one.text) for one in documents(folder) if one.sort == "unit"]
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Who may read what in the demo, worked out from the corpus files by the written rules alone.
 
 Independent on purpose: nothing here imports policies, retrieval or the gateway. It reads the
-front matter by itself and states the default audience policy a second time, in plain
+corpus files by itself and states the default audience policy a second time, in plain
 comparisons of Ferrowick's own words, so that the tour compares two separate computations.
 
 Source: seed 4.10 and 4.11, narrowed as architecture section 5 says ("Default audience policy").
@@ -9,7 +9,8 @@ Source: seed 4.10 and 4.11, narrowed as architecture section 5 says ("Default au
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -41,23 +42,20 @@ INCIDENT_WORK: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One file of the corpus: a unit, or (``type: topic``) a thread."""
+    """One governed object of the corpus: a unit (with its text), a thread, or an artifact
+    that a thread is expected to hold (its ``address`` is the thread's)."""
 
+    sort: str
     address: str
     title: str
     words: Mapping[str, str]
     tenant: str
     jurisdiction: str
-    front: Mapping[str, Any]
     text: str
 
     @property
     def labelled(self) -> bool:
         return all(self.words[field] in known for field, known in WORDS.items())
-
-    @property
-    def is_thread(self) -> bool:
-        return self.words["type"] == "topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,27 +154,47 @@ READERS: Final[Mapping[str, Reader]] = {
 
 
 def documents(folder: Path = CORPUS) -> tuple[Document, ...]:
-    """Everything in the corpus folder, by address. Cost: reads about 240 small files."""
-    return tuple(sorted(map(_document, folder.rglob("*.md")), key=lambda one: one.address))
+    """Every governed object of the corpus, by address. Cost: reads about 240 small files."""
+    units = (_of_markdown(file) for file in folder.rglob("*.md"))
+    others = (
+        _document(record["sort"], record, "")
+        for record in records(folder)
+        if record["sort"] in {"thread", "artifact"}
+    )
+    return tuple(sorted((*units, *others), key=lambda one: (one.address, one.title)))
 
 
-def allowed(name: str, corpus: tuple[Document, ...], *, threads: bool = False) -> frozenset[str]:
+def records(folder: Path = CORPUS) -> Iterator[dict[str, Any]]:
+    """The JSON lines of the corpus: threads, expected artifacts, memberships, edges, labels."""
+    for file in sorted(folder.rglob("*.jsonl")):
+        for line in file.read_text("utf-8").splitlines():
+            yield json.loads(line)
+
+
+def allowed(name: str, corpus: tuple[Document, ...], *, sort: str = "unit") -> frozenset[str]:
     """The addresses of all units (or threads) that this reader may see, without any consent."""
     reader = READERS[name]
-    return frozenset(
-        one.address for one in corpus if one.is_thread is threads and reader.may_read(one)
-    )
+    return frozenset(one.address for one in corpus if one.sort == sort and reader.may_read(one))
 
 
-def _document(file: Path) -> Document:
+def titles(name: str, corpus: tuple[Document, ...], *, sort: str) -> frozenset[str]:
+    """As ``allowed``, but the titles: gaps and packs name threads and artifacts by them."""
+    reader = READERS[name]
+    return frozenset(one.title for one in corpus if one.sort == sort and reader.may_read(one))
+
+
+def _of_markdown(file: Path) -> Document:
     _, head, text = file.read_text("utf-8").split("---\n", 2)
-    front = yaml.safe_load(head)
+    return _document("unit", yaml.safe_load(head), text.strip("\n"))
+
+
+def _document(sort: str, fields: Mapping[str, Any], text: str) -> Document:
     return Document(
-        address=front["address"],
-        title=front["title"],
-        words={field: str(front.get(field, "")) for field in WORDS},
-        tenant=str(front.get("tenant", "")),
-        jurisdiction=str(front.get("jurisdiction", "")),
-        front=front,
-        text=text.strip(),
+        sort=sort,
+        address=fields["thread"] if sort == "artifact" else fields["address"],
+        title=fields["title"],
+        words={field: str(fields.get(field, "")) for field in WORDS},
+        tenant=str(fields.get("tenant", "")),
+        jurisdiction=str(fields.get("jurisdiction", "")),
+        text=text,
     )
