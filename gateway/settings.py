@@ -96,9 +96,19 @@ def _url(*schemes: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _only_origin(text: str) -> str:
+    """Refuse what an upstream would never see: the request's own path and query are sent."""
+    parts = urlsplit(text)
+    if parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("holds more than scheme, host and port")
+    _ = parts.port  # raises for one that is out of range
+    return text
+
+
 ListenAt = Annotated[Listen, BeforeValidator(Listen.parse)]
 FilePath = Annotated[Path, BeforeValidator(_path)]
 HttpUrl = Annotated[str, _url("http", "https")]
+Origin = Annotated[str, _url("http", "https"), AfterValidator(_only_origin)]
 DatabaseUrl = Annotated[str, _url("postgresql", "postgres")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 Secret = Annotated[SecretStr, Field(min_length=1)]
@@ -135,11 +145,12 @@ class DatabaseSettings(_Section):
 
 
 class QdrantSettings(_Section):
-    """No ``url``: the embedded engine."""
+    """No ``url``: the embedded engine. No ``collection``: one named after the embedder."""
 
     url: HttpUrl | None = None
     api_key: Secret | None = None
     api_key_file: FilePath | None = None
+    collection: Name | None = None
 
 
 class EmbedderSettings(_Section):
@@ -152,8 +163,7 @@ class EmbedderSettings(_Section):
 class UpstreamSettings(_Section):
     """Where one upstream listens. What it may do stands in the policy folder."""
 
-    address: HttpUrl
-    ca_file: FilePath | None = None
+    address: Origin
     connections_max: Count = 64
     connect_ms: Milliseconds = 2_000
 
@@ -170,16 +180,18 @@ class KeySettings(_Section):
 class LimitSettings(_Section):
     """Bounds of one request and of the process; units are in the names."""
 
-    request_deadline_ms: Milliseconds = 30_000
-    header_time_ms: Milliseconds = 10_000
+    request_ms: Milliseconds = 30_000
+    header_ms: Milliseconds = 10_000
     header_bytes_max: Count = 32_768
     header_count_max: Count = 100
-    body_bytes_max: Count = 1_048_576
-    response_bytes_max: Count = 16_777_216
-    in_flight_max: Count = 256
-    connections_max: Count = 1_000
-    keep_alive_ms: Milliseconds = 5_000
-    drain_ms: Milliseconds = 5_000
+    target_bytes_max: Count = 8_192
+    body_bytes_max: Count = 65_536
+    body_ms: Milliseconds = 15_000
+    connections_max: Count = 10_000
+    keep_alive_ms: Milliseconds = 15_000
+    drain_ms: Annotated[int, Field(ge=0, le=600_000)] = 0
+    """How long readiness is false before connections are ended: for a load balancer to see it."""
+    graceful_ms: Milliseconds = 10_000
     journal_ms: Milliseconds = 5_000
     index_lag_ms: Milliseconds = 5_000
     """How long the index may be behind before an open update no longer excuses it."""
@@ -211,6 +223,10 @@ class Settings(_Section):
     keys: KeySettings = KeySettings()
     limits: LimitSettings = LimitSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    gateway_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/._-]{1,200}$")] = (
+        "audience-gateway"
+    )
+    """Issuer of what the gateway signs, and the token audience of its delegations."""
     policy: FilePath | None = None
     """The policy folder; none: the one that is installed with the gateway."""
     state: FilePath | None = None
@@ -281,10 +297,9 @@ def _read(path: Path, faults: list[SettingFault]) -> dict[str, Any]:
             SettingFault(str(path), "not_toml", str(error).lower(), "write it as UTF-8 TOML")
         )
         return {}
-    for keys in (*_PATHS, *(("upstreams", name, "ca_file") for name in _upstreams(tree))):
-        section, value = _section(tree, keys), None
-        if section is not None:
-            value = section.get(keys[-1])
+    for keys in _PATHS:
+        section = _section(tree, keys)
+        value = section.get(keys[-1]) if section is not None else None
         if section is not None and isinstance(value, str) and value:
             section[keys[-1]] = str(path.parent / Path(value).expanduser())
     return tree

@@ -6,6 +6,7 @@ leaves. This one comes after the decision and cannot fail the request.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
@@ -22,6 +23,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from gateway.journal.event import Journal, SecurityEvent
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.counters import Counters
 from gateway.telemetry.fields import STATION, RequestRecord, checked, of_event, of_request
@@ -29,6 +31,7 @@ from gateway.telemetry.trace import PeerTrace, TraceContext, begin
 
 SPAN_NAME: Final = "gateway.request"
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_NOTED_MAX: Final = 10_000
 
 
 class ChosenIds(IdGenerator):
@@ -73,16 +76,26 @@ class Recorder:
         self._ids = ids
         self._access_log = access_log
         self._sample_ratio = sample_ratio
+        self._noted: dict[str, SecurityEvent] = {}
 
     def begin(self, traceparent: bytes | None, *, trusted: bool) -> TraceContext:
         """The trace identity of a new request; see ``trace.begin``."""
         return begin(traceparent, trusted=trusted, sample_ratio=self._sample_ratio)
 
+    def note(self, event: SecurityEvent) -> None:
+        """Let the request of this event's trace bear it, however that request ends."""
+        if len(self._noted) >= _NOTED_MAX:  # requests that never ended; the rows are there
+            del self._noted[next(iter(self._noted))]
+        self._noted[event.trace_id] = event
+
     def record(self, record: RequestRecord) -> None:
         """Count and log the request; trace it when sampled or when it bears an event.
 
-        Cost: about 5 us unsampled, 60 us traced; no I/O, never blocks.
+        Cost: 13 us unsampled, 100 us traced (measured); no I/O, never blocks.
         """
+        noted = self._noted.pop(record.trace.trace_hex, None)
+        if record.event is None and noted is not None:
+            record = replace(record, event=noted)
         self.counters.add(record)
         if self._access_log is not None:
             self._access_log.add(record)
@@ -137,6 +150,23 @@ class Recorder:
                 attributes=of_event(event),
             )
         )
+
+
+class NotingJournal:
+    """A journal whose events are traced with their request, also when it is refused.
+
+    An event that could not be made durable is noted, too: its trace and its log record are
+    then all that operators get to see of it.
+    """
+
+    def __init__(self, journal: Journal, recorder: Recorder) -> None:
+        self._journal = journal
+        self._recorder = recorder
+
+    async def record(self, event: SecurityEvent) -> None:
+        """See ``Journal.record``."""
+        self._recorder.note(event)
+        await self._journal.record(event)
 
 
 def _inside(span: SpanContext) -> Context:

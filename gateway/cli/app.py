@@ -1,0 +1,83 @@
+"""The command line as a whole: which commands there are, and how an error ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Final
+
+import typer
+from typer._click.exceptions import (  # typer 0.29 carries its own click and re-exports neither
+    NoArgsIsHelpError,
+    UsageError,
+)
+
+from gateway.cli import check, consent, events, policy, query, serve
+from gateway.cli.failure import Exit, Failure, flat, of_settings, of_start
+from gateway.settings import InvalidSettings
+from gateway.stores import CannotStart
+
+app: Final = typer.Typer(
+    name="gateway",
+    help="Policy-as-code access control in front of retrieval.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("serve")(serve.serve)
+app.command("check")(check.check)
+app.command("query")(query.query)
+app.add_typer(policy.app, name="policy")
+app.add_typer(consent.app, name="consent")
+app.add_typer(events.app, name="events")
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of one command line; errors are printed, never raised."""
+    try:
+        result = app(arguments, prog_name="gateway", standalone_mode=False)
+    except Failure as failure:
+        return _fail(failure)
+    except InvalidSettings as error:
+        return _fail(of_settings(error))
+    except CannotStart as error:
+        return _fail(of_start(error))
+    except NoArgsIsHelpError as error:
+        print(error.format_message())
+        return Exit.USAGE
+    except UsageError as error:
+        return _fail(
+            Failure(Exit.USAGE, "usage", flat(error.format_message()).rstrip("."), _help(error))
+        )
+    except (KeyboardInterrupt, typer.Abort):
+        return Exit.INTERRUPTED
+    except BrokenPipeError:  # `gateway events | head`: the reader has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    except Exception as error:  # noqa: BLE001 - the last line: a defect must still end clearly
+        return _fail(_defect(error))
+    return result if isinstance(result, int) else Exit.OK
+
+
+def _help(error: UsageError) -> str:
+    path = error.ctx.command_path if error.ctx is not None else "gateway"
+    return f"see `{path} --help`"
+
+
+def _defect(error: Exception) -> Failure:
+    if os.environ.get("GATEWAY_TRACEBACK"):
+        traceback.print_exception(error)
+    reason = flat(f"{type(error).__name__}: {error}")
+    return Failure(Exit.INTERNAL, "internal", reason, "this is a defect: set GATEWAY_TRACEBACK=1")
+
+
+def _fail(failure: Failure) -> int:
+    for text in failure.lines:
+        print(f"gateway: error: {text}", file=sys.stderr)
+    return failure.exit_code

@@ -1,0 +1,123 @@
+"""``gateway query``: ask a running gateway, as one of the named identities."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from gateway.cli.check import ConfigOption, settings_of
+from gateway.cli.failure import Exit, Failure, flat
+from gateway.cli.identity import FILE_NAME, token_from_file, token_of
+from gateway.cli.show import show
+from gateway.cli.terminal import console
+from gateway.cli.web import Reply, secure, send
+from gateway.compose import running_address, state_folder
+from gateway.settings import Settings
+from retrieval.contract import Response, RetrieveRequest
+
+
+def query(
+    text: Annotated[str, typer.Argument(metavar="QUESTION", help="What to ask.")],
+    who: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="An identity of the file.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="F", help="A bearer token of your own.")
+    ] = None,
+    identities: Annotated[
+        Path | None, typer.Option("--identities", metavar="F", help="Where the names are.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="The gateway's address. GATEWAY_URL.")
+    ] = None,
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="REF", help="A thread's id or address.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", min=1, max=50, help="How many units.")] = 10,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Search by vectors, whatever threads.")
+    ] = False,
+    task_scope: Annotated[
+        str | None, typer.Option("--task-scope", metavar="X", help="One of the caller's.")
+    ] = None,
+    purpose: Annotated[
+        str | None, typer.Option("--purpose", metavar="P", help="Which consents apply.")
+    ] = None,
+    audience: Annotated[
+        str | None, typer.Option("--audience", metavar="A", help="Narrow to this audience.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the wire form.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Ask a running gateway and print the context pack."""
+    settings = settings_of(config)
+    request = _request(
+        query=text, thread=thread, k=k, mode="raw" if raw else "auto", task_scope=task_scope,
+        purpose=purpose, audience=audience,
+    )  # fmt: skip
+    address = secure(
+        url or os.environ.get("GATEWAY_URL") or running_address(settings), "gateway's address"
+    )
+    token = _token(settings, who, token_file, identities)
+    reply = _ask(address, token, request)
+    if reply.status != 200:
+        raise _refused(reply)
+    if as_json:
+        json.dump(reply.json, sys.stdout, ensure_ascii=True)  # safe for a terminal
+        sys.stdout.write("\n")
+        return
+    try:
+        response = Response.model_validate(reply.json)
+    except ValidationError as error:
+        reason = f"`{address}` did not answer with a retrieval response"
+        raise Failure(Exit.UNAVAILABLE, "not_a_gateway", reason, "mend --url") from error
+    show(console(), response)
+
+
+def _request(**fields: Any) -> RetrieveRequest:
+    try:
+        return RetrieveRequest.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"`{'.'.join(map(str, first['loc']))}` {flat(first['msg']).lower()}"
+        raise Failure(Exit.USAGE, "usage", reason, "see `gateway query --help`") from error
+
+
+def _token(
+    settings: Settings, who: str | None, token_file: Path | None, identities: Path | None
+) -> str:
+    if (who is None) == (token_file is None):
+        reason = "say who asks: --as NAME or --token-file F, not both"
+        raise Failure(Exit.USAGE, "usage", reason, "see `gateway query --help`")
+    if token_file is not None:
+        return token_from_file(token_file)
+    return token_of(who or "", identities or state_folder(settings) / FILE_NAME)
+
+
+def _ask(address: str, token: str, request: RetrieveRequest) -> Reply:
+    headers = {
+        "authorization": f"Bearer {token}",
+        "content-type": "application/json",
+        "accept": "application/json",
+    }
+    body = request.model_dump_json(exclude_none=True).encode()
+    try:
+        return send(f"{address.rstrip('/')}/v1/retrieve", body, headers)
+    except OSError as error:
+        reason = f"no gateway answers at `{address}` ({flat(getattr(error, 'reason', error))})"
+        remedy = "start one with `gateway serve` or `make demo`, or pass --url"
+        raise Failure(Exit.UNAVAILABLE, "gateway_unreachable", reason, remedy) from error
+
+
+def _refused(reply: Reply) -> Failure:
+    problem = reply.json if isinstance(reply.json, dict) else {}
+    code = str(problem.get("code", "refused"))
+    reason = f"status {reply.status}: {flat(problem.get('title', 'no reason given'))}"
+    remedy = f"ask an operator about request `{flat(problem.get('request_id', 'unknown'))}`"
+    return Failure(Exit.REFUSED, flat(code), reason, remedy)

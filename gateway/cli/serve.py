@@ -1,0 +1,42 @@
+"""``gateway serve``: the gateway in the foreground, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+import uvloop
+
+from gateway.cli.check import ConfigOption, settings_of
+from gateway.cli.failure import Exit, Failure, flat, of_policy
+from gateway.compose import running
+from gateway.server import PortTaken
+from gateway.settings import Settings
+from gateway.telemetry import process_log
+from policies.errors import PolicyError
+from policies.snapshot import DEFAULT_FOLDER
+
+NoEmbedded = Annotated[
+    bool, typer.Option("--no-embedded", help="Refuse to start stores of our own.")
+]
+
+
+def serve(config: ConfigOption = None, no_embedded: NoEmbedded = False) -> None:
+    """Serve until told to stop."""
+    settings = settings_of(config)
+    process_log.configure()
+    try:
+        uvloop.run(_serve(settings, embedded=not no_embedded))
+    except PolicyError as error:
+        raise of_policy(error, settings.policy or DEFAULT_FOLDER) from error
+    except PortTaken as error:
+        reason, _, remedy = flat(error).partition("; ")
+        raise Failure(Exit.PORT_TAKEN, "port_taken", reason, remedy) from error
+
+
+async def _serve(settings: Settings, *, embedded: bool) -> None:
+    async with running(settings, embedded=embedded) as gateway:
+        text = f"gateway: listening on {gateway.url} (second listener {gateway.admin_url})"
+        print(text, file=sys.stderr, flush=True)
+        await gateway.wait()
