@@ -175,7 +175,8 @@ def test_other_governed_tables_agree_with_the_scope(
     with psycopg.connect(database.url) as admin:
         admin.execute("create temporary table wanted (id uuid, class_id int, t text, j text)")
         admin.execute(
-            "insert into wanted select * from unnest(%s::uuid[], %s::int[], %s::text[], %s::text[])",
+            "insert into wanted"
+            " select * from unnest(%s::uuid[], %s::int[], %s::text[], %s::text[])",
             [
                 [UUID(int=n) for n in range(1, len(keys) + 1)],
                 [key[0] for key in keys],

@@ -58,11 +58,12 @@ class PostgresTruth:
         audiences: Iterable[str],
         *,
         connections_max: int = 8,
-        wait_s: float = 5.0,
+        wait_s: float = 3.0,
         statement_ms: int = 5_000,
         lag_objective_s: float = 10.0,
     ) -> None:
         self._lag_objective_s = lag_objective_s
+        self._wait_s = wait_s
         self._pools: Mapping[str, AsyncConnectionPool[AsyncConnection[Any]]] = {
             audience: AsyncConnectionPool(
                 dsn_for(serving_login(audience), base_dsn, secret),
@@ -72,6 +73,8 @@ class PostgresTruth:
                 open=False,
                 name=serving_login(audience),
                 configure=_configure,
+                # a restarted server is noticed here, not by the next request
+                check=AsyncConnectionPool.check_connection,
                 kwargs={"options": f"-c statement_timeout={statement_ms}"},
             )
             for audience in audiences
@@ -81,7 +84,7 @@ class PostgresTruth:
         """Connects every pool. Raises StoreUnavailable when one cannot log in in time."""
         with mapped():
             for pool in self._pools.values():
-                await pool.open(wait=True)
+                await pool.open(wait=True, timeout=self._wait_s)
 
     async def close(self) -> None:
         for pool in self._pools.values():
