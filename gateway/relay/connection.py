@@ -126,10 +126,8 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._head: asyncio.Future[Exchange] | None = None
         self._writable: asyncio.Future[None] | None = None
-        self._bodyless = self._interim = self._until_eof = self._complete = self._reading_head = (
-            False
-        )
-        self._keep = self._paused = False
+        self._bodyless = self._interim = self._until_eof = False
+        self._complete = self._reading_head = self._keep = self._paused = self._spent = False
         self._interims = self._header_bytes = 0
 
     # --- for the pool -----------------------------------------------------------------------

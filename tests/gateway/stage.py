@@ -116,7 +116,7 @@ class Upstream:
             if line.startswith(b"transfer-encoding:"):
                 body = b""
                 while not body.endswith(b"0\r\n\r\n"):
-                    body += await reader.readline()
+                    body += await reader.readuntil(b"\n")
                 return body
         return b""
 
@@ -126,10 +126,10 @@ class ScriptedRetrieval:
 
     def __init__(self) -> None:
         self.asks: list[Ask] = []
-        self.script: Callable[[Ask], Answer | bytes] = lambda ask: Answer(status=404, code="none")
+        self.script: Callable[[Ask], Answer | bytes] = lambda _: Answer(status=404, code="none")
 
     async def __call__(
-        self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Any]
+        self, _scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Any]
     ) -> None:
         ask = Ask.model_validate_json((await receive())["body"])
         self.asks.append(ask)
