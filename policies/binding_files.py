@@ -50,6 +50,7 @@ HEADERS: Final = (
     "x-forwarded-host",
     "x-request-id",
 )
+_ISSUERS_FILE: Final = "rules/issuers.yaml"
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 _NAMED: Final = re.compile(r"\{([a-z][a-z0-9_]*)(\.\.\.)?\}")
 
@@ -100,13 +101,16 @@ def _issuer(
     algorithms = read.words(fields["algorithms"], "asymmetric algorithm", ALGORITHMS)
     if not algorithms and fields["algorithms"].sort == "list":
         read.faults.add(fields["algorithms"].place, "empty_list", "no algorithm", "name one")
+    overlaid = _ISSUERS_FILE in found.overlaid
     jwks_file, jwks = _jwks(read, keys.get("jwks_file"), found)
     return IssuerBinding(
         alias=alias,
-        url=_url(read, fields["url"], "issuer url"),
+        url=_url(read, fields["url"], "issuer url", overlaid=overlaid),
         token_audience=read.text(fields["token_audience"], "token audience", TOKEN_AUDIENCE),
         algorithms=algorithms,
-        jwks_uri=_url(read, keys["jwks_uri"], "key url") if "jwks_uri" in keys else "",
+        jwks_uri=_url(read, keys["jwks_uri"], "key url", overlaid=overlaid)
+        if "jwks_uri" in keys
+        else "",
         jwks_file=jwks_file,
         jwks=jwks,
         max_age_seconds=read.integer(fields["max_age"], "max_age", low=30, high=86_400),
@@ -116,9 +120,11 @@ def _issuer(
     )
 
 
-def _url(read: Reader, node: Node, what: str) -> str:
-    if node.sort == "text" and LOOPBACK_URL.fullmatch(node.text):
-        return node.text  # development: nothing outside this machine can answer for it
+def _url(read: Reader, node: Node, what: str, *, overlaid: bool) -> str:
+    """An https url. Plain http on loopback is for development and demo, hence only from an
+    overlay: the policy folder itself can never bind such an issuer."""
+    if overlaid and node.sort == "text" and LOOPBACK_URL.fullmatch(node.text):
+        return node.text
     return read.text(node, what, URL)
 
 

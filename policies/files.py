@@ -37,10 +37,14 @@ _UNPRINTABLE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PolicyFiles:
-    """The covered files by relative path (``rules/units.csv``), and their digest."""
+    """The covered files by relative path (``rules/units.csv``), and their digest.
+
+    ``overlaid`` names those that came from the overlay.
+    """
 
     contents: Mapping[str, bytes]
     digest: PolicyDigest
+    overlaid: frozenset[str]
 
     def text(self, file: str, faults: Faults) -> str | None:
         """A file as text, or None with the reason recorded."""
@@ -54,9 +58,9 @@ class PolicyFiles:
 def read(folder: Path, overlay: Path | None, faults: Faults) -> PolicyFiles:
     """The files of ``folder``, those of ``overlay`` in their place. Cost: reads about 20 files."""
     contents = _collect(folder, faults)
-    if overlay is not None:
-        contents |= _collect(overlay, faults)
-    return PolicyFiles(contents, digest_of(contents))
+    over = _collect(overlay, faults) if overlay is not None else {}
+    contents |= over
+    return PolicyFiles(contents, digest_of(contents), frozenset(over))
 
 
 def digest_of(contents: Mapping[str, bytes]) -> PolicyDigest:

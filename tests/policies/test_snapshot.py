@@ -1,0 +1,125 @@
+"""Snapshots: immutable, named by a digest over everything that can open access."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from policies.errors import InvalidPolicy, UnknownProfile
+from policies.snapshot import DEFAULT_FOLDER, Snapshot, load
+
+Edit = Callable[[str, str, str], None]
+
+
+def test_trap_39_loading_writes_nothing(folder: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    load(folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_trap_31_a_snapshot_cannot_change(default: Snapshot) -> None:
+    """A reload builds another one; Casbin's own reload gave wrong allows under threads."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        default.digest = "0"  # type: ignore[misc,assignment]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        default.table.units.class_count = 0  # type: ignore[misc]
+
+
+def test_the_digest_depends_on_content_alone(folder: Path, default: Snapshot) -> None:
+    assert load(folder).digest == default.digest
+    assert len(default.digest) == 64
+    (folder / "README.md").write_text("notes")
+    (folder / "rules" / ".swap").write_text("editor")
+    assert load(folder).digest == default.digest
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("rules/units.csv", "# customer:", "# customers:"),
+        ("rules/issuers.yaml", "max_age: 3600", "max_age: 3599"),
+        ("rules/routes.yaml", "anonymous: customer", "anonymous: partner"),
+        ("rules/upstreams.yaml", "may_retrieve: true", "may_retrieve: false"),
+        ("rules/trusted_peers.yaml", "{}", "{lb: {networks: [10.0.0.0/24], headers: [forwarded]}}"),
+        ("mappings/native.yaml", "# For", "# for"),
+    ],
+)
+def test_every_file_that_can_open_access_changes_the_digest(
+    file: str, old: str, new: str, folder: Path, edit: Edit, default: Snapshot
+) -> None:
+    edit(file, old, new)
+    assert load(folder).digest != default.digest
+
+
+def test_an_overlay_replaces_whole_files_and_is_in_the_digest(
+    tmp_path: Path, default: Snapshot
+) -> None:
+    overlay = tmp_path / "overlay"
+    (overlay / "rules").mkdir(parents=True)
+    text = (DEFAULT_FOLDER / "rules/issuers.yaml").read_text()
+    local = text.replace("https://login.staff.example", "http://127.0.0.1:8400")
+    (overlay / "rules/issuers.yaml").write_text(local)
+    snapshot = load(DEFAULT_FOLDER, overlay)
+    assert snapshot.issuers[0].url == "http://127.0.0.1:8400/"
+    assert snapshot.digest != default.digest
+
+    merged = tmp_path / "merged"
+    for part in ("rules", "models", "mappings"):
+        shutil.copytree(DEFAULT_FOLDER / part, merged / part)
+    (merged / "rules/issuers.yaml").write_text(local)
+    with pytest.raises(InvalidPolicy, match="issuer url"):
+        load(merged)  # a development issuer comes in by an overlay or not at all
+
+
+def test_an_overlay_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidPolicy, match="missing_folder"):
+        load(DEFAULT_FOLDER, tmp_path / "nowhere")
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidPolicy):
+        load(tmp_path / "nowhere")
+
+
+def test_a_grant_of_several_profiles_is_their_intersection(default: Snapshot) -> None:
+    profiles = list(default.vocabulary.profiles)
+    for own, other in itertools.permutations(profiles, 2):
+        both = default.grant([own, other])
+        assert both.profile == own
+        assert both.profiles == (own, other)
+        single = [default.grant([own]), default.grant([other])]
+        assert set(both.plain) == set(single[0].plain) & set(single[1].plain)
+        assert set(both.consented) == set(single[0].consented) & set(single[1].consented)
+        assert both.plain == tuple(sorted(both.plain))
+
+
+def test_trap_44_cached_grants_do_not_take_each_others_place(default: Snapshot) -> None:
+    """The key is the whole tuple, order included: the first profile is the database role."""
+    one, two = default.grant(["employee", "partner"]), default.grant(["partner", "employee"])
+    assert (one.profile, two.profile) == ("employee", "partner")
+    assert default.grant(["employee", "partner"]) is one
+    assert default.grant(["employee", "employee"]).profiles == ("employee",)
+
+
+@pytest.mark.parametrize("profiles", [[], [""], ["agent"], ["Customer"], ["customer", "nobody"]])
+def test_a_grant_for_an_unknown_profile_is_refused(profiles: list[str], default: Snapshot) -> None:
+    with pytest.raises(UnknownProfile):
+        default.grant(profiles)
+
+
+def test_every_matching_rule_is_named(default: Snapshot) -> None:
+    """Trap 40: Casbin explains one row; here an allow and all denies that beat it are told."""
+    label = {
+        "visibility": "public", "readiness": "published", "publication_state": "withdrawn",
+        "risk_class": "high", "authority": "draft", "kind": "code",
+    }  # fmt: skip
+    class_id = default.vocabulary.class_id(label)
+    found = default.table.units.rules("customer", class_id, "none")
+    assert found.allows == ()
+    assert found.denies == ("U-X-RISK", "U-X-WITHDRAWN", "U-X-RAW", "U-X-DRAFT")
+    assert default.table.units.rules("customer", -1, "granted").allows == ()

@@ -1,0 +1,131 @@
+"""Laws of the compiler, tried on random rules against Casbin, every state asked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import congruence
+from policies.decision import Effect
+from policies.faults import Place
+from policies.kinds import SHAPES, Kind
+from policies.oracle import Oracle
+from policies.rows import Row
+from policies.table import FacetSets, relation, unit_table
+from policies.vocabulary import CONSENTS, FACETS, Vocabulary
+
+SMALL = {
+    "visibility": ("a", "b", "c"),
+    "readiness": ("a", "b"),
+    "publication_state": ("a", "b"),
+    "risk_class": ("a", "b"),
+    "authority": ("a",),
+    "kind": ("a", "b"),
+}
+PROFILES = {"one": "one", "two": "two"}
+
+
+def small(generations: Sequence[dict[str, tuple[str, ...]]] = (SMALL,)) -> Vocabulary:
+    """A vocabulary of 48 states, small enough to ask Casbin about each."""
+    facets = generations[-1]
+    return Vocabulary(
+        facets=facets,
+        retired={facet: frozenset() for facet in FACETS},
+        orders={},
+        compartments=(),
+        audiences=("one", "two"),
+        profiles=PROFILES,
+        roles=(),
+        tasks=(),
+        tools=(),
+        purposes=(),
+        ttls=(),
+        generations=tuple(generations),
+    )
+
+
+def cell(words: Sequence[str]) -> st.SearchStrategy[frozenset[str]]:
+    return st.frozensets(st.sampled_from(words), min_size=1)
+
+
+def rule_sets(domains: Sequence[Sequence[str]]) -> st.SearchStrategy[list[Row]]:
+    """Up to eight rows over the columns, ids unique."""
+    content = st.tuples(st.tuples(*map(cell, domains)), st.sampled_from(list(Effect)))
+    return st.lists(content, min_size=1, max_size=8, unique=True).map(
+        lambda found: [
+            Row(f"R-{number}", cells, effect, Place("t"))
+            for number, (cells, effect) in enumerate(found)
+        ]
+    )
+
+
+unit_rows = rule_sets([list(PROFILES), *SMALL.values(), CONSENTS])
+
+
+@settings(max_examples=25)
+@given(unit_rows)
+def test_the_unit_table_equals_casbin_on_every_state(rows: list[Row]) -> None:
+    vocabulary = small()
+    sets = FacetSets(vocabulary)
+    table = unit_table(vocabulary, rows, sets)
+    oracle = Oracle(SHAPES[Kind.UNITS], rows)
+    for profile, consent in itertools.product(PROFILES, CONSENTS):
+        readable = set(table.classes(profile, consent))
+        for class_id, values in vocabulary.classes:
+            allowed = oracle.allows(profile, *values, consent)
+            assert allowed is (class_id in readable)
+            assert allowed is table.rules(profile, class_id, consent).allowed
+    congruence.check_units(vocabulary, table, sets)
+
+
+@settings(max_examples=25)
+@given(unit_rows, st.randoms(use_true_random=False))
+def test_the_quotient_finds_what_the_full_enumeration_finds(
+    rows: list[Row], random: object
+) -> None:
+    """One flipped bit anywhere is noticed by the quotient, not only by asking every state."""
+    vocabulary = small()
+    sets = FacetSets(vocabulary)
+    table = unit_table(vocabulary, rows, sets)
+    assert isinstance(table.readable, dict)
+    key = random.choice(sorted(table.readable))  # type: ignore[attr-defined]
+    table.readable[key] ^= 1 << random.randrange(vocabulary.class_count)  # type: ignore[attr-defined]
+    try:
+        congruence.check_units(vocabulary, table, sets)
+    except congruence.IncongruentPolicy:
+        return
+    raise AssertionError("a flipped verdict was not noticed")
+
+
+AGENT_DOMAINS = [["r1", "r2", "r3"], ["t1", "t2"], ["u1"], ["p1", "p2"]]
+
+
+@settings(max_examples=25)
+@given(rule_sets(AGENT_DOMAINS))
+def test_a_small_kind_equals_casbin_for_every_set_of_roles(rows: list[Row]) -> None:
+    """Not only for one or two roles, which is what the load-time check asks about."""
+    compiled = relation(SHAPES[Kind.AGENTS], rows)
+    oracle = Oracle(SHAPES[Kind.AGENTS], rows)
+    roles = AGENT_DOMAINS[0]
+    groups = [c for size in (1, 2, 3) for c in itertools.combinations(roles, size)]
+    for group, task, tool, profile in itertools.product(groups, *AGENT_DOMAINS[1:]):
+        request = (frozenset(group), *(frozenset({w}) for w in (task, tool, profile)))
+        assert compiled.verdict(*request).allowed is oracle.allows(*request)
+    domains = dict(zip(("role", "task", "tool", "profile"), AGENT_DOMAINS, strict=True))
+    congruence.check_relation(compiled, domains)
+
+
+@settings(max_examples=25)
+@given(unit_rows)
+def test_appending_a_value_moves_no_id_and_changes_no_verdict(rows: list[Row]) -> None:
+    """Rules stay as they were; the new value is in no cell, so nobody may read it."""
+    grown = {**SMALL, "kind": ("a", "b", "c")}
+    before, after = small(), small([SMALL, grown])
+    old = unit_table(before, rows, FacetSets(before))
+    new = unit_table(after, rows, FacetSets(after))
+    assert after.classes[: before.class_count] == before.classes
+    assert after.class_count == before.class_count + 24
+    assert new.readable == old.readable
