@@ -1,0 +1,287 @@
+"""The run: read, convert, write in batches with a checkpoint, then link, then report.
+
+Laws
+    * A batch and its checkpoint are one transaction. A run that was killed goes on behind the
+      last one, when the source, the mapping and the embedder are the same; else from the
+      beginning, which comes to the same and only takes longer.
+    * Links are one transaction at the end, together with the removal of the checkpoint.
+    * Nothing that one record holds stops the others.
+    * One run at a time per database.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from policies.mapping import IngestMapping
+from retrieval.embed.ports import Embedder
+from retrieval.ingest import statements
+from retrieval.ingest.convert import Converter
+from retrieval.ingest.errors import IngestRefused
+from retrieval.ingest.identity import label_id, thread_id, unit_id
+from retrieval.ingest.items import (
+    ArtifactItem,
+    DeletionItem,
+    DocumentItem,
+    EdgeItem,
+    Item,
+    LabelItem,
+    MembershipItem,
+    ThreadItem,
+    UnitItem,
+)
+from retrieval.ingest.links import LinkWriter, Pending
+from retrieval.ingest.report import Reason, Report, Sort
+from retrieval.ingest.rows import quarantine_row, thread_hash
+from retrieval.ingest.sources import Source, open_source
+from retrieval.ingest.writer import Writer
+
+LOCK_KEY: Final = 0x67_77_5F_69_6E_67
+BATCH: Final = 200
+"""Objects a transaction. With vectors made on the way, about two seconds of work."""
+
+OnProgress = Callable[[int, int], None]
+"""Called with (records done, records in all) after each batch."""
+
+
+def run(
+    source: Path,
+    mapping: IngestMapping,
+    *,
+    dsn: str,
+    embedder: Embedder | None = None,
+    on_progress: OnProgress | None = None,
+    batch: int = BATCH,
+) -> Report:
+    """Bring everything that ``source`` holds into the record of truth, labelled by ``mapping``.
+
+    ``dsn`` logs in as ``gw_ingest``. Without an embedder the index worker makes the vectors.
+    Returns what became of every record (``Report.exit_code`` is the command's).
+    Raises ``IngestRefused`` when the source or the database cannot be had; what was written
+    until then stays and is not written again.
+    """
+    opened = open_source(source)
+    key = _run_key(opened, mapping, embedder)
+    try:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            _take_lock(connection)
+            return _Run(connection, opened, mapping, embedder, key, batch).go(on_progress)
+    except psycopg.Error as error:
+        raise _refusal(error) from error
+
+
+@dataclass(slots=True)
+class _Run:
+    connection: psycopg.Connection[Any]
+    source: Source
+    mapping: IngestMapping
+    embedder: Embedder | None
+    key: str
+    batch: int
+    report: Report = field(default_factory=Report)
+    pending: Pending = field(default_factory=Pending)
+    units: list[UnitItem] = field(default_factory=list)
+    threads: list[ThreadItem] = field(default_factory=list)
+    labels: list[LabelItem] = field(default_factory=list)
+    deletions: list[DeletionItem] = field(default_factory=list)
+    refusals: list[list[Reason]] = field(default_factory=list)
+    seen: dict[UUID, tuple[str, str]] = field(default_factory=dict)
+
+    def go(self, on_progress: OnProgress | None) -> Report:
+        done = self._resume()
+        convert = Converter(self.mapping)
+        for number, raw in enumerate(self.source, start=1):
+            self._take(convert.items(raw))
+            if number <= done:
+                self._forget()  # written by the run that was killed; links are still to come
+            elif self._waiting() >= self.batch:
+                self._flush(number)
+                if on_progress is not None:
+                    on_progress(number, self.source.total)
+        self._flush(self.source.total)
+        with self.connection.transaction():
+            LinkWriter(self.connection, self._writer(), self.report, self.mapping.name).write(
+                self.pending
+            )
+            self._list_unclassed()
+            self._close_records()
+            self.connection.execute(statements.CHECKPOINT_GONE, [self.key])
+        self.report.reasons.sort()
+        self.report.notes.sort()
+        if on_progress is not None:
+            on_progress(self.source.total, self.source.total)
+        return self.report
+
+    # --- gathering ------------------------------------------------------------------------
+
+    def _take(self, items: Iterable[Item]) -> None:
+        """Sort the items of one record; refuse what is named twice."""
+        refused: list[Reason] = []
+        for item in items:
+            match item:
+                case Reason():
+                    refused.append(item)
+                case UnitItem():
+                    if self._first(unit_id(item.address), item.address, item.place, ""):
+                        self.units.append(item)
+                case ThreadItem():
+                    content = f"{thread_hash(item)} {item.label.facets}"
+                    if self._first(thread_id(item.address), item.address, item.place, content):
+                        self.threads.append(item)
+                case LabelItem():
+                    ident = label_id(item.term, item.version, item.label.tenant)
+                    if self._first(ident, item.term, item.place, ""):
+                        self.labels.append(item)
+                        self.pending.labels.append(item)
+                case DeletionItem():
+                    if self._first(unit_id(item.address), item.address, item.place, ""):
+                        self.deletions.append(item)
+                case MembershipItem():
+                    self.pending.memberships.append(item)
+                case EdgeItem():
+                    self.pending.edges.append(item)
+                case ArtifactItem():
+                    self.pending.artifacts.append(item)
+                case DocumentItem():
+                    self.pending.documents.append(item)
+        if refused:
+            self.refusals.append(refused)
+
+    def _first(self, ident: UUID, address: str, place: str, content: str) -> bool:
+        """Whether this is the first time; a second telling that differs is refused.
+
+        ``content`` is empty where even an equal second telling is a mistake.
+        """
+        before = self.seen.setdefault(ident, (place, content))
+        if before[0] == place and before == (place, content):
+            return True
+        if not content or before[1] != content:
+            reason = f"named twice, first at {before[0]}"
+            self.refusals.append([Reason(place, Sort.RECORD, address, "", "", reason)])
+        return False
+
+    def _waiting(self) -> int:
+        return len(self.units) + len(self.threads) + len(self.labels) + len(self.deletions)
+
+    def _forget(self) -> None:
+        for waiting in (self.units, self.threads, self.labels, self.deletions, self.refusals):
+            waiting.clear()
+
+    # --- writing --------------------------------------------------------------------------
+
+    def _writer(self) -> Writer:
+        return Writer(self.connection, self.report, source=self.source.name, embedder=self.embedder)
+
+    def _flush(self, done: int) -> None:
+        """One batch and its checkpoint. Threads first: units may be waiting for their facets."""
+        with self.connection.transaction():
+            writer = self._writer()
+            for refused in self.refusals:
+                writer.refuse(refused)
+            for write, items in (
+                (writer.threads, self.threads),
+                (writer.labels, self.labels),
+                (writer.units, self.units),
+                (writer.deletions, self.deletions),
+            ):
+                if items:
+                    write(items)  # type: ignore[arg-type]
+            self.connection.execute(
+                statements.CHECKPOINT_KEPT, [self.key, done, Jsonb(self.report.as_json())]
+            )
+        self._forget()
+
+    def _resume(self) -> int:
+        row = self.connection.execute(statements.CHECKPOINT, [self.key]).fetchone()
+        if row is None:
+            return 0
+        self.report = Report.from_json(row[1])
+        self.report.resumed_at = row[0]
+        return int(row[0])
+
+    def _list_unclassed(self) -> None:
+        """List what only the database could know: blanks that no thread filled, and the like."""
+        listed = {(reason.sort, reason.place) for reason in self.report.reasons}
+        found = self.connection.execute(statements.UNCLASSED, [list(self.seen)])
+        for sort, ident, address, facet, value, reason in found:
+            place = self.seen[ident][0]
+            if (sort, place) not in listed:
+                self.report.reasons.append(
+                    Reason(place, Sort(sort), address, facet, value, reason)
+                )
+
+    def _close_records(self) -> None:
+        """Close the rows of records of this source that are not refused any more."""
+        still = [
+            quarantine_row(reason, None, self.source.name)
+            for reason in self.report.reasons
+            if reason.sort is Sort.RECORD
+        ]
+        self.connection.execute(statements.RECORDS_CLOSED, [self.source.name, Jsonb(still)])
+
+
+def _take_lock(connection: psycopg.Connection[Any]) -> None:
+    row = connection.execute(statements.LOCK, [LOCK_KEY]).fetchone()
+    if row is None or not row[0]:
+        raise IngestRefused(
+            "ingest_running", "another ingest is at work on this database", "wait until it is done"
+        )
+
+
+def _run_key(source: Source, mapping: IngestMapping, embedder: Embedder | None) -> str:
+    """What must be equal for a run to go on where another one stopped."""
+    parts = [source.name, source.digest, embedder.name if embedder else ""]
+    canonical = json.dumps([*parts, _plain(mapping)], sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A mapping as plain data in a fixed order (its sets have none)."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if hasattr(value, "items"):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return value
+
+
+def _refusal(error: psycopg.Error) -> IngestRefused:
+    """What the operator is told of a database error: its kind, never a statement's values."""
+    match error:
+        case errors.DiskFull():
+            return IngestRefused(
+                "disk_full", "the database's disk is full", "free some space, then run again"
+            )
+        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
+            return IngestRefused(
+                "not_migrated", "the database has another schema", "run the migrations first"
+            )
+        case errors.InsufficientPrivilege():
+            return IngestRefused(
+                "not_permitted", "the login may not write", "use the login of the ingest station"
+            )
+        case psycopg.OperationalError():
+            return IngestRefused(
+                "database_unavailable",
+                "the database does not answer",
+                "start it, or correct GATEWAY_DATABASE_URL, then run again",
+            )
+    return IngestRefused(
+        "database_error",
+        f"the database refused a batch ({error.sqlstate or type(error).__name__})",
+        "report it; what was written before is kept",
+    )

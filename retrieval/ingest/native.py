@@ -1,0 +1,193 @@
+"""The native record format: one object a record, in our own words and with full addresses.
+
+    unit        address title body [language source active_at inherit keep_label thread role]
+    thread      address title [aliases description purpose status]
+    label       term [version units threads]
+    artifact    thread title
+    membership  thread unit role [confidence status]
+    edge        from to relation [confidence]
+    deletion    address
+
+Units, threads, labels and artifacts also carry their label: the fields that the mapping
+reads (with ``native``: the six facets, ``lifecycle_stage``, ``tenant``, ``jurisdiction``).
+``inherit`` lists facets to be filled from threads; ``keep_label`` leaves the stored label
+alone and updates the content only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from policies.mapping import IngestMapping
+from retrieval.ingest.fields import ADDRESS_MAX, BODY_MAX, TITLE_MAX, Fields
+from retrieval.ingest.items import (
+    ArtifactItem,
+    DeletionItem,
+    EdgeItem,
+    Item,
+    LabelItem,
+    MembershipItem,
+    ThreadItem,
+    UnitItem,
+)
+from retrieval.ingest.labels import shown, stored_label
+from retrieval.ingest.report import Reason, Sort
+
+ROLES: Final = ("canonical", "supporting", "report")
+LINK_STATUS: Final = ("active", "needs_human", "wrong_link")
+THREAD_STATUS: Final = ("active", "retired")
+RELATION: Final = re.compile(r"[a-z_]{1,40}")
+TEXT_MAX: Final = 10_000
+
+Record = Mapping[str, Any]
+
+
+def native_items(
+    mapping: IngestMapping, place: str, record: Record, *, lenient: bool = False
+) -> Iterator[Item]:
+    """The object of one native record, or the reasons why it is none.
+
+    ``lenient``: further fields are ignored (front matter often holds more than is ours).
+    """
+    sort = record.get("sort")
+    build = BUILDERS.get(sort) if isinstance(sort, str) else None
+    if build is None:
+        known = ", ".join(sorted(BUILDERS))
+        yield Reason(place, Sort.RECORD, "", "sort", shown(sort), f"not one of {known}")
+        return
+    fields = Fields(record)
+    if not lenient:
+        fields.only({"sort", *CONTENT[str(sort)], *mapping.fields})
+    items = list(build(mapping, place, record, fields))
+    if not fields.faults:
+        yield from items
+    for name, value, reason in fields.faults:
+        address = record.get("address")
+        shown_address = shown(address) if isinstance(address, str) else ""
+        yield Reason(place, Sort.RECORD, shown_address, name, value, reason)
+
+
+CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
+    Sort.UNIT: (
+        *("address", "title", "body", "language", "source", "active_at"),
+        *("inherit", "keep_label", "thread", "role"),
+    ),
+    Sort.THREAD: ("address", "title", "aliases", "description", "purpose", "status"),
+    Sort.LABEL: ("term", "version", "units", "threads"),
+    Sort.ARTIFACT: ("thread", "title"),
+    Sort.MEMBERSHIP: ("thread", "unit", "role", "confidence", "status"),
+    Sort.EDGE: ("from", "to", "relation", "confidence"),
+    Sort.DELETION: ("address",),
+}
+
+
+def _unit(mapping: IngestMapping, place: str, record: Record, fields: Fields) -> Iterator[Item]:
+    address = fields.address("address")
+    inherit = fields.texts("inherit", most=40)
+    kept = fields.truth("keep_label")
+    yield UnitItem(
+        place=place,
+        address=address,
+        title=fields.text("title", most=TITLE_MAX),
+        body=fields.text("body", most=BODY_MAX, blank=True),
+        language=fields.text("language", most=40, default=""),
+        source=fields.text("source", most=ADDRESS_MAX, default=mapping.name),
+        active_at=fields.instant("active_at"),
+        label=None
+        if kept
+        else stored_label(
+            mapping, record, place=place, sort=Sort.UNIT, address=address, inherit=inherit
+        ),
+    )
+    thread = fields.address("thread") if record.get("thread") is not None else ""
+    role = fields.choice("role", ROLES, default="canonical")
+    if thread:
+        yield MembershipItem(
+            place=place,
+            thread=thread,
+            unit=address,
+            role=role,
+            confidence=1.0,
+            status=None,
+            added_by=f"ingest:{mapping.name}",
+        )
+
+
+def _thread(mapping: IngestMapping, place: str, record: Record, fields: Fields) -> Iterator[Item]:
+    address = fields.address("address")
+    yield ThreadItem(
+        place=place,
+        address=address,
+        title=fields.text("title", most=TITLE_MAX),
+        aliases=fields.texts("aliases", most=TITLE_MAX),
+        description=fields.text("description", most=TEXT_MAX, default=""),
+        purpose=fields.text("purpose", most=TEXT_MAX, default=""),
+        status=fields.choice("status", THREAD_STATUS, default="active"),
+        label=stored_label(mapping, record, place=place, sort=Sort.THREAD, address=address),
+    )
+
+
+def _label(mapping: IngestMapping, place: str, record: Record, fields: Fields) -> Iterator[Item]:
+    term = fields.text("term", most=TITLE_MAX)
+    yield LabelItem(
+        place=place,
+        term=term,
+        version=fields.whole("version", default=1),
+        label=stored_label(mapping, record, place=place, sort=Sort.LABEL, address=term),
+        units=fields.addresses("units"),
+        threads=fields.addresses("threads"),
+    )
+
+
+def _artifact(mapping: IngestMapping, place: str, record: Record, fields: Fields) -> Iterator[Item]:
+    thread, title = fields.address("thread"), fields.text("title", most=TITLE_MAX)
+    yield ArtifactItem(
+        place=place,
+        thread=thread,
+        title=title,
+        label=stored_label(mapping, record, place=place, sort=Sort.ARTIFACT, address=thread),
+    )
+
+
+def _membership(
+    mapping: IngestMapping, place: str, record: Record, fields: Fields
+) -> Iterator[Item]:
+    judged = record.get("status") is not None
+    yield MembershipItem(
+        place=place,
+        thread=fields.address("thread"),
+        unit=fields.address("unit"),
+        role=fields.choice("role", ROLES, default=None),
+        confidence=fields.share("confidence", default=1.0),
+        status=fields.choice("status", LINK_STATUS, default=None) if judged else None,
+        added_by=f"ingest:{mapping.name}",
+    )
+
+
+def _edge(_mapping: IngestMapping, place: str, _record: Record, fields: Fields) -> Iterator[Item]:
+    yield EdgeItem(
+        place=place,
+        source=fields.address("from"),
+        target=fields.address("to"),
+        relation=fields.matching("relation", RELATION),
+        confidence=fields.share("confidence", default=1.0),
+    )
+
+
+def _deletion(
+    _mapping: IngestMapping, place: str, _record: Record, fields: Fields
+) -> Iterator[Item]:
+    yield DeletionItem(place=place, address=fields.address("address"))
+
+
+BUILDERS: Final[Mapping[str, Callable[[IngestMapping, str, Record, Fields], Iterator[Item]]]] = {
+    Sort.UNIT: _unit,
+    Sort.THREAD: _thread,
+    Sort.LABEL: _label,
+    Sort.ARTIFACT: _artifact,
+    Sort.MEMBERSHIP: _membership,
+    Sort.EDGE: _edge,
+    Sort.DELETION: _deletion,
+}

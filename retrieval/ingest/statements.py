@@ -1,0 +1,234 @@
+"""The statements of ingest. Rows go in as one JSON array, so that a batch is one statement.
+
+Laws
+    * Content and labels are separate statements: an update of content never touches a facet
+      or a compartment. (The first insert of an object must say both.)
+    * No statement writes a class: the database's triggers do.
+    * Order of locks: units and threads by id, as the triggers take them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from policies.vocabulary import FACETS
+
+_WORDS: Final = ", ".join(FACETS)
+_WORDS_TYPED: Final = ", ".join(f"{facet} text" for facet in FACETS)
+_WORDS_SET: Final = ", ".join(f"{facet} = r.{facet}" for facet in FACETS)
+_COMPARTMENTS: Final = "tenant, jurisdiction"
+
+
+def _label_update(table: str, *, staged: bool) -> str:
+    columns = [*FACETS, "tenant", "jurisdiction", *(("lifecycle_stage",) if staged else ())]
+    typed = ", ".join(f"{column} text" for column in columns)
+    return f"""
+        update {table} o set {", ".join(f"{column} = r.{column}" for column in columns)}
+        from jsonb_to_recordset(%s) r (id uuid, {typed})
+        where o.id = r.id and ({", ".join(f"o.{column}" for column in columns)})
+            is distinct from ({", ".join(f"r.{column}" for column in columns)})
+        returning o.id"""
+
+
+# --- units --------------------------------------------------------------------------------
+
+UNITS_HELD: Final = """
+    select id, content_hash, current_revision, deleted_at is not null
+    from brain.unit where id = any (%s) order by id for no key update"""
+
+UNITS_NEW: Final = f"""
+    insert into brain.unit (id, canonical_address, title, {_WORDS}, {_COMPARTMENTS},
+        lifecycle_stage, language, source, current_revision, content_hash, active_at)
+    select id, address, title, {_WORDS}, {_COMPARTMENTS}, lifecycle_stage, language, source, 1,
+        content_hash, coalesce(active_at, now())
+    from jsonb_to_recordset(%s) r (id uuid, address text, title text, {_WORDS_TYPED},
+        tenant text, jurisdiction text, lifecycle_stage text, language text, source text,
+        content_hash text, active_at timestamptz)
+    order by id"""
+
+REVISIONS_NEW: Final = """
+    insert into brain.unit_revision
+        (unit_id, revision, title, body, body_sha256, lexical_terms, lexical_weights)
+    select id, revision, title, body, body_sha256, terms, weights
+    from jsonb_to_recordset(%s) r (id uuid, revision integer, title text, body text,
+        body_sha256 text, terms integer[], weights real[])
+    order by id"""
+
+UNITS_CONTENT: Final = """
+    update brain.unit u set title = r.title, language = r.language, source = r.source,
+        current_revision = r.revision, content_hash = r.content_hash, updated_at = now(),
+        active_at = coalesce(r.active_at, now()), deleted_at = null
+    from jsonb_to_recordset(%s) r (id uuid, revision integer, title text, language text,
+        source text, content_hash text, active_at timestamptz)
+    where u.id = r.id"""
+
+UNITS_LABEL: Final = _label_update("brain.unit", staged=True)
+
+UNITS_WITHOUT_VECTOR: Final = """
+    select u.id, u.current_revision from brain.unit u
+    where u.id = any (%s) and not exists (
+        select from brain.embedding e
+        where e.unit_id = u.id and e.revision = u.current_revision and e.model = %s)
+    order by u.id"""
+
+VECTORS_NEW: Final = """
+    insert into brain.embedding (unit_id, revision, model, vector)
+    select unit_id, revision, %s, vector
+    from unnest(%s::uuid[], %s::integer[], %s::bytea[]) r (unit_id, revision, vector)
+    on conflict do nothing"""
+
+UNITS_BURIED: Final = """
+    update brain.unit set deleted_at = now() where id = any (%s) and deleted_at is null
+    returning id"""
+
+# --- threads ------------------------------------------------------------------------------
+
+THREADS_HELD: Final = """
+    select id, content_hash, deleted_at is not null
+    from brain.thread where id = any (%s) order by id for no key update"""
+
+THREADS_NEW: Final = f"""
+    insert into brain.thread (id, canonical_address, title, aliases, description, purpose,
+        status, content_hash, {_WORDS}, {_COMPARTMENTS})
+    select id, address, title, aliases, description, purpose, status, content_hash, {_WORDS},
+        {_COMPARTMENTS}
+    from jsonb_to_recordset(%s) r (id uuid, address text, title text, aliases text[],
+        description text, purpose text, status text, content_hash text, {_WORDS_TYPED},
+        tenant text, jurisdiction text)
+    order by id"""
+
+THREADS_CONTENT: Final = """
+    update brain.thread t set title = r.title, aliases = r.aliases, description = r.description,
+        purpose = r.purpose, status = r.status, content_hash = r.content_hash,
+        updated_at = now(), deleted_at = null
+    from jsonb_to_recordset(%s) r (id uuid, title text, aliases text[], description text,
+        purpose text, status text, content_hash text)
+    where t.id = r.id"""
+
+THREADS_LABEL: Final = _label_update("brain.thread", staged=False)
+
+POSTINGS_GONE: Final = "delete from brain.thread_term where thread_id = any (%s)"
+
+POSTINGS_NEW: Final = """
+    insert into brain.thread_term (term, thread_id, weight)
+    select t.term, r.id, t.weight
+    from jsonb_to_recordset(%s) r (id uuid, terms integer[], weights real[])
+    cross join unnest(r.terms, r.weights) t (term, weight)
+    order by r.id, t.term"""
+
+# --- labels and artifacts -----------------------------------------------------------------
+
+LABELS_NEW: Final = f"""
+    insert into brain.label (id, term, version, {_WORDS}, {_COMPARTMENTS})
+    select id, term, version, {_WORDS}, {_COMPARTMENTS}
+    from jsonb_to_recordset(%s) r (id uuid, term text, version integer, {_WORDS_TYPED},
+        tenant text, jurisdiction text)
+    on conflict do nothing returning id"""
+
+LABELS_LABEL: Final = _label_update("brain.label", staged=False)
+
+ARTIFACTS_NEW: Final = f"""
+    insert into brain.expected_artifact
+        (id, thread_id, title, lifecycle_stage, {_WORDS}, {_COMPARTMENTS})
+    select id, thread_id, title, lifecycle_stage, {_WORDS}, {_COMPARTMENTS}
+    from jsonb_to_recordset(%s) r (id uuid, thread_id uuid, title text, lifecycle_stage text,
+        {_WORDS_TYPED}, tenant text, jurisdiction text)
+    on conflict do nothing returning id"""
+
+ARTIFACTS_LABEL: Final = _label_update("brain.expected_artifact", staged=False)
+
+# --- links --------------------------------------------------------------------------------
+
+UNITS_THERE: Final = "select id from brain.unit where id = any (%s) and deleted_at is null"
+THREADS_THERE: Final = "select id from brain.thread where id = any (%s) and deleted_at is null"
+
+
+def memberships(*, judged: bool) -> str:
+    """Write links. A reviewer's ``status`` stays unless the source judges the link itself."""
+    status = ", status = excluded.status" if judged else ""
+    compared = ", m.status" if judged else ""
+    given = ", excluded.status" if judged else ""
+    return f"""
+        insert into brain.thread_membership as m
+            (thread_id, unit_id, role, confidence, status, added_by)
+        select thread_id, unit_id, role, confidence, coalesce(status, 'active'), added_by
+        from jsonb_to_recordset(%s) r (thread_id uuid, unit_id uuid, role text,
+            confidence real, status text, added_by text)
+        order by thread_id, unit_id
+        on conflict (thread_id, unit_id) do update
+            set role = excluded.role, confidence = excluded.confidence{status}
+            where (m.role, m.confidence{compared})
+                is distinct from (excluded.role, excluded.confidence{given})
+        returning xmax = 0"""
+
+
+ABSORBED: Final = """
+    select r.thread_id, m.unit_id
+    from jsonb_to_recordset(%s) r (thread_id uuid, absorbed uuid)
+    join brain.thread_membership m on m.thread_id = r.absorbed and m.role = 'canonical'
+    where r.thread_id <> r.absorbed"""
+
+ABSORBED_GONE: Final = """
+    delete from brain.thread_membership m
+    where m.added_by = %s and m.thread_id = any (%s) and not exists (
+        select from unnest(%s::uuid[], %s::uuid[]) k (thread_id, unit_id)
+        where k.thread_id = m.thread_id and k.unit_id = m.unit_id)"""
+
+EDGES: Final = """
+    insert into brain.edge as e (id, src, dst, relation, confidence, source_revision)
+    select r.id, r.src, r.dst, r.relation, r.confidence, u.current_revision
+    from jsonb_to_recordset(%s) r (id uuid, src uuid, dst uuid, relation text, confidence real)
+    join brain.unit u on u.id = r.src
+    order by r.id
+    on conflict (src, dst, relation) do update set confidence = excluded.confidence
+        where e.confidence is distinct from excluded.confidence
+    returning xmax = 0"""
+
+UNIT_LABELS: Final = """
+    insert into brain.unit_label (label_id, unit_id)
+    select * from unnest(%s::uuid[], %s::uuid[]) order by 1, 2 on conflict do nothing"""
+THREAD_LABELS: Final = """
+    insert into brain.thread_label (label_id, thread_id)
+    select * from unnest(%s::uuid[], %s::uuid[]) order by 1, 2 on conflict do nothing"""
+
+# --- quarantine and checkpoint ------------------------------------------------------------
+
+QUARANTINE_NEW: Final = """
+    insert into brain.quarantine (sort, object_id, address, source, facet, value, reason)
+    select sort, object_id, address, source, facet, value, reason
+    from jsonb_to_recordset(%s) r (sort text, object_id uuid, address text, source text,
+        facet text, value text, reason text)
+    on conflict (sort, address, facet, value, reason) where resolved_at is null do nothing"""
+
+# The database's own reasons open and close by trigger; only those of ingest are closed here.
+QUARANTINE_CLOSED: Final = """
+    update brain.quarantine q set resolved_at = now()
+    where q.resolved_at is null and q.sort = %s and q.object_id = any (%s)
+      and q.reason <> all (array['unknown_word', 'retired_word', 'blank', 'contradiction'])
+      and not exists (
+          select from jsonb_to_recordset(%s) r (address text, facet text, value text, reason text)
+          where r.address = q.address and r.facet = q.facet and r.value = q.value
+            and r.reason = q.reason)"""
+
+RECORDS_CLOSED: Final = """
+    update brain.quarantine q set resolved_at = now()
+    where q.resolved_at is null and q.sort = 'record' and q.source = %s
+      and not exists (
+          select from jsonb_to_recordset(%s) r (address text, facet text, value text, reason text)
+          where r.address = q.address and r.facet = q.facet and r.value = q.value
+            and r.reason = q.reason)"""
+
+UNCLASSED: Final = """
+    select q.sort, q.object_id, q.address, q.facet, q.value, q.reason
+    from brain.quarantine q
+    where q.resolved_at is null and q.object_id = any (%s)
+      and q.reason = any (array['unknown_word', 'retired_word', 'blank', 'contradiction'])
+    order by q.sort, q.address, q.facet, q.value"""
+
+LOCK: Final = "select pg_try_advisory_lock(%s)"
+CHECKPOINT: Final = "select records_done, report from brain.ingest_checkpoint where run_key = %s"
+CHECKPOINT_KEPT: Final = """
+    insert into brain.ingest_checkpoint (run_key, records_done, report) values (%s, %s, %s)
+    on conflict (run_key) do update set records_done = excluded.records_done,
+        report = excluded.report, updated_at = now()"""
+CHECKPOINT_GONE: Final = "delete from brain.ingest_checkpoint where run_key = %s"
