@@ -60,8 +60,13 @@ where part like 'public:%' or part like 'gw\\_%' group by object
 """
 
 
+# Definitions are printed with as many schema names as the search path calls for.
+_ONE_PATH: Final = "set search_path = pg_catalog, pg_temp"
+
+
 def seal(connection: psycopg.Connection[Any]) -> None:
     """Records the present state. ``connection`` must be able to write the schema's history."""
+    connection.execute(_ONE_PATH)
     connection.execute(
         "create table if not exists migration.sealed"
         " (object text primary key, hash text not null, server integer not null)"
@@ -90,6 +95,7 @@ def is_sealed(connection: psycopg.Connection[Any]) -> bool:
 
 def broken_seals(connection: psycopg.Connection[Any]) -> tuple[str, ...]:
     """What differs from the seal, in words, sorted. Cost: some 20 ms, catalogue only."""
+    connection.execute(_ONE_PATH)
     rows = connection.execute(
         "select coalesce(n.object, s.object),"
         " case when n.object is null then 'is gone' when s.object is null then 'was added'"

@@ -49,6 +49,10 @@ def reasons(world: World) -> str:
 def test_a_fresh_database_is_enforced_whoever_asks(world: World) -> None:
     assert_enforced(world.database.url, world.snapshot)
     assert_enforced(world.dsn(GUARD), world.snapshot)
+    other_path = psycopg.conninfo.make_conninfo(
+        world.database.url, options="-c search_path=brain,gate"
+    )
+    assert_enforced(other_path, world.snapshot)
 
 
 def test_every_weakening_is_named_and_a_migration_does_not_bless_it(world: World) -> None:
