@@ -31,17 +31,22 @@ def check_distribution() -> None:
 
     The older distributions install the same folder over it, and no tool reports the clash.
     """
-    installed = {
-        (dist.metadata["Name"] or "").lower().replace("_", "-") for dist in metadata.distributions()
-    }
     for name in _IMPOSTORS:
-        if name in installed:
+        if _installed(name):
             raise WrongCasbin(
                 f"distribution `{name}` is installed beside `pycasbin` and overwrites it; "
                 f"uninstall both, then install `pycasbin` again"
             )
-    if "pycasbin" not in installed:
+    if not _installed("pycasbin"):
         raise WrongCasbin("distribution `pycasbin` is not installed; install it")
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def meets(request: str, cell: str) -> bool:

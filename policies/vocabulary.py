@@ -107,7 +107,7 @@ class Vocabulary:
 
     def is_retired(self, class_id: int) -> bool:
         """Whether a class uses a retired value, so that no label may have it any more."""
-        return self._spent(self._values(class_id))
+        return self._values(class_id) not in self._ids
 
     def class_id(self, values: Mapping[str, object]) -> int:
         """The id of a label, or -1 for anything that is not exactly one known value per facet.
