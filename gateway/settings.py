@@ -83,7 +83,12 @@ class Listen:
 
 
 def _path(value: object) -> object:
-    return Path(value).expanduser() if isinstance(value, str) and value else value
+    if not isinstance(value, str) or not value:
+        return value
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise ValueError("begins with a home that does not exist") from error
 
 
 def _url(*schemes: str) -> AfterValidator:
@@ -301,7 +306,7 @@ def _read(path: Path, faults: list[SettingFault]) -> dict[str, Any]:
         section = _section(tree, keys)
         value = section.get(keys[-1]) if section is not None else None
         if section is not None and isinstance(value, str) and value:
-            section[keys[-1]] = str(path.parent / Path(value).expanduser())
+            section[keys[-1]] = value if value.startswith("~") else str(path.parent / value)
     return tree
 
 
@@ -379,7 +384,7 @@ def _read_secrets(
             continue
         try:
             text = Path(source).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError):
+        except (OSError, ValueError, RuntimeError):  # no file, not text, no path, no such home
             faults.append(
                 SettingFault(place, "unreadable", "the secret cannot be read", "mend file or path")
             )

@@ -20,10 +20,10 @@ from rich.table import Table
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, of_database
 from gateway.cli.terminal import console, styled
-from gateway.compose import attached, station_dsn
 from gateway.journal.chain import EMPTY, Head
 from gateway.journal.reading import Verdict, newest
 from gateway.journal.reading import verify as verify_chain
+from gateway.stores import attached
 
 app: Final = typer.Typer(help="Security events: list them, verify their chain.")
 
@@ -118,6 +118,8 @@ async def _journal(
     config: Path | None,
 ) -> AsyncIterator[psycopg.AsyncConnection[tuple[Any, ...]]]:
     """A connection that may read the journal, to the running or the configured database."""
+    from gateway.compose import station_dsn  # late: it loads every house, a second or two
+
     with attached(settings_of(config)) as stores:
         try:
             connection = await psycopg.AsyncConnection.connect(

@@ -10,8 +10,6 @@ import uvloop
 
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, flat, of_policy
-from gateway.compose import running
-from gateway.server import PortTaken
 from gateway.settings import Settings
 from gateway.telemetry import process_log
 from policies.errors import PolicyError
@@ -24,6 +22,8 @@ NoEmbedded = Annotated[
 
 def serve(config: ConfigOption = None, no_embedded: NoEmbedded = False) -> None:
     """Serve until told to stop."""
+    from gateway.server import PortTaken  # late: see ``_serve``
+
     settings = settings_of(config)
     process_log.configure()
     try:
@@ -36,6 +36,8 @@ def serve(config: ConfigOption = None, no_embedded: NoEmbedded = False) -> None:
 
 
 async def _serve(settings: Settings, *, embedded: bool) -> None:
+    from gateway.compose import running  # late: it loads every house, a second or two
+
     async with running(settings, embedded=embedded) as gateway:
         text = f"gateway: listening on {gateway.url} (second listener {gateway.admin_url})"
         print(text, file=sys.stderr, flush=True)
