@@ -32,8 +32,9 @@ POOL: Final = 50
 """Permitted candidates a branch contributes, at least ``k``."""
 
 DENSE_WEIGHT: Final = 0.5
-DENSE_WEIGHT_UNREAD: Final = 0.1
-"""For a query in a language that the embedder was not trained on."""
+DENSE_WEIGHT_UNREAD: Final = 0.2
+"""For a query in a language that the embedder was not trained on. nDCG@10 on Vietnamese XQuAD:
+0.958 without the dense side, 0.960 at 0.2, 0.936 at 0.5 (English: 0.966, 0.974, 0.977)."""
 
 Layer = Literal["vector_index", "lexical_index"]
 
