@@ -204,6 +204,7 @@ class Stage:
         self.data_socket, self.admin_socket = bind("127.0.0.1", 0), bind("127.0.0.1", 0)
         self.port: int = self.data_socket.getsockname()[1]
         self.loop = asyncio.new_event_loop()
+        self._handlers: set[asyncio.Task[Any]] = set()
         self._up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stage", daemon=True)
         self.reset()
@@ -240,11 +241,20 @@ class Stage:
         finally:
             self.loop.close()
 
+    async def _behind(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._handlers.add(task)
+        try:
+            await self.upstream.serve(reader, writer)
+        except asyncio.CancelledError:
+            pass  # the stage ends
+        finally:
+            self._handlers.discard(task)
+
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        behind = await asyncio.start_server(
-            lambda reader, writer: self.upstream.serve(reader, writer), "127.0.0.1", 0
-        )
+        behind = await asyncio.start_server(self._behind, "127.0.0.1", 0)
         address = Address(host="127.0.0.1", port=behind.sockets[0].getsockname()[1])
         times = UpstreamTimes(connect_s=2, first_byte_s=2, idle_s=2, write_s=2)
         target = Target(address.authority, lambda: Pool(address=address, times=times))
@@ -284,8 +294,10 @@ class Stage:
         )
         await self.hop.aclose()
         behind.close()
-        # connection handlers of the recording upstream end with their sockets
-        await asyncio.sleep(0)
+        handlers = list(self._handlers)
+        for task in handlers:
+            task.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
 
     # --- a raw client ---------------------------------------------------------------------
 

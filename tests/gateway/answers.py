@@ -1,0 +1,114 @@
+"""Answers of retrieval as a hostile or honest retrieval would make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID, uuid5
+
+from gateway.egress.registry import Key, Label
+from policies.snapshot import Snapshot
+from retrieval.contract import (
+    Answer,
+    AppliedScope,
+    Ask,
+    Discrepancy,
+    Governed,
+    Pack,
+    Response,
+    Risk,
+    UnitRef,
+    UnitResponse,
+)
+
+_SPACE = UUID(int=0x6A)
+
+
+def unit_id(name: str) -> UUID:
+    return uuid5(_SPACE, name)
+
+
+def label(snapshot: Snapshot, tenant: str = "*", jurisdiction: str = "*", **facets: str) -> Label:
+    """The label of a public, published FAQ, facets changed as asked."""
+    values = {
+        "visibility": "public",
+        "readiness": "published",
+        "publication_state": "published",
+        "risk_class": "low",
+        "authority": "enacted",
+        "kind": "faq",
+        **facets,
+    }
+    return Label(snapshot.vocabulary.class_id(values), tenant, jurisdiction)
+
+
+def unit(name: str, text: str = "text") -> UnitRef:
+    return UnitRef(
+        unit_id=unit_id(name),
+        canonical_address=f"law/{name}#1",
+        revision=1,
+        title=f"title of {name}",
+        kind="faq",
+        lifecycle_stage="law",
+        authority="enacted",
+        risk_class="low",
+        source="tests",
+        text=text,
+        score=0.5,
+    )
+
+
+def scope_of(ask: Ask) -> AppliedScope:
+    return AppliedScope(
+        audience=ask.subject.audience,
+        profiles=ask.subject.profiles,
+        task_scope=ask.subject.task_scope,
+        purpose=ask.subject.purpose,
+        tenants=ask.subject.tenants,
+        jurisdictions=ask.subject.jurisdictions,
+        policy_digest=ask.subject.policy_digest,
+    )
+
+
+def pack(ask: Ask, names: Sequence[str], **changes: object) -> Pack:
+    """A fallback pack of these units, less the excluded ones."""
+    units = tuple(unit(name) for name in names if unit_id(name) not in ask.exclude)
+    made = Pack(
+        thread_id=None,
+        thread_title=None,
+        purpose=None,
+        canonical_units=units,
+        supporting_units=(),
+        latest_reports=(),
+        related_design_code_links=(),
+        known_gaps=(),
+        suspect_links=(),
+        last_health_status=None,
+        authority_or_risk_level=Risk(authority=None, risk_class=None),
+        recommended_reading_order=(),
+        source_revisions={one.canonical_address: one.revision for one in units},
+        audience_scope_applied=scope_of(ask),
+        fallback_signal=None,
+        score=None,
+        signal_breakdown=(),
+    )
+    return made.model_copy(update=changes)
+
+
+def answer(
+    ask: Ask, names: Sequence[str], discrepancies: Sequence[Discrepancy] = (), **changes: object
+) -> Answer:
+    """A fallback answer with one pack, or the unit itself for a unit question."""
+    if ask.operation == "unit":
+        shown = UnitResponse(unit=unit(names[0]), audience_scope_applied=scope_of(ask))
+        return Answer(status=200, unit=shown, governed=())
+    made = pack(ask, names, **changes)
+    return Answer(
+        status=200,
+        response=Response(mode="fallback", packs=(made,)),
+        governed=tuple(Governed(id=one.unit_id, sort="unit") for one in made.canonical_units),
+        discrepancies=tuple(discrepancies),
+    )
+
+
+def key(name: str) -> Key:
+    return ("unit", unit_id(name))
