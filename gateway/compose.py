@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -31,12 +30,12 @@ from gateway.app import DataPlane
 from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import BadKeyFile, OwnKeys
 from gateway.egress.guard import Guard
-from gateway.egress.registry import PostgresRegistry, RegistryUnavailable
+from gateway.egress.registry import PostgresRegistry
 from gateway.holder import SnapshotHolder
 from gateway.ingress.limits import Limits
 from gateway.journal.event import JournalUnavailable
 from gateway.journal.postgres import PostgresJournal
-from gateway.journal.sealer import Sealer, SealerState
+from gateway.journal.sealer import Sealer
 from gateway.relay.fetch import fetch
 from gateway.relay.hop import Hop, Target
 from gateway.relay.pool import Address, Pool
@@ -45,18 +44,20 @@ from gateway.relay.upstream import UpstreamTimes
 from gateway.settings import LimitSettings, Listen, Settings, UpstreamSettings
 from gateway.stores import (
     KEY_FILE,
-    RUNNING_FILE,
     CannotStart,
     Stores,
+    announced,
     attached,
     running_address,
     started,
     state_folder,
     write_private,
 )
-from gateway.surfaces.health import OK, Check, Health, health_app
+from gateway.surfaces.checks import gateway_checks
+from gateway.surfaces.health import Health, health_app
 from gateway.telemetry.providers import Telemetry, open_telemetry
 from gateway.telemetry.recorder import NotingJournal
+from policies.mapping import IngestMapping
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
 from policies.snapshot import load as load_policy
 from retrieval.app import RetrievalApp, open_retrieval
@@ -64,13 +65,17 @@ from retrieval.embed.cache import CachedEmbedder
 from retrieval.embed.ports import Embedder
 from retrieval.embed.registry import embedder
 from retrieval.errors import RetrievalError
+from retrieval.ingest import IngestRefused, OnProgress, Report
+from retrieval.ingest import run as run_ingest
 from retrieval.schema.history import MigrationRefused
 from retrieval.schema.migrate import migrate
 from retrieval.service import Retrieval
 from retrieval.settings import StoreSettings
 from retrieval.stores.activation import ActivationRefused, activate
 from retrieval.stores.enforcement import NotEnforced, assert_enforced
-from retrieval.stores.roles import GUARD, JOURNAL, POLICY, SEAL, dsn_for
+from retrieval.stores.outbox import OutboxWorker
+from retrieval.stores.qdrant import QdrantIndex
+from retrieval.stores.roles import GUARD, INDEX, INGEST, JOURNAL, POLICY, SEAL, dsn_for
 
 __all__ = [
     "CannotStart",
@@ -134,7 +139,7 @@ async def running(
         gateway = await stack.enter_async_context(
             _serving(settings, parts, data_socket, admin_socket)
         )
-        stack.enter_context(_announced(settings, gateway))
+        stack.enter_context(announced(settings, gateway.url, gateway.admin_url))
         yield gateway
 
 
@@ -282,6 +287,63 @@ def prepare(stores: Stores, snapshot: Snapshot, *, activated_by: str = "gateway"
         raise CannotStart("not_enforced", "; ".join(error.reasons), remedy) from error
 
 
+def prepare_if_new(stores: Stores, snapshot: Snapshot) -> None:
+    """Bring the database to this version, and activate ``snapshot`` if none is active.
+
+    For commands: one that only writes data must not change the policy of a running gateway.
+    Raises: CannotStart.
+    """
+    try:
+        migrate(stores.database_url, stores.database_secret, snapshot)
+        with psycopg.connect(station_dsn(stores, POLICY), autocommit=True) as connection:
+            if connection.execute("select 1 from gate.active_revision").fetchone() is None:
+                activate(connection, snapshot, activated_by="gateway")
+    except psycopg.OperationalError as error:
+        raise _no_database(_first_line(error)) from error
+    except (MigrationRefused, ActivationRefused, psycopg.Error) as error:
+        remedy = "compare the database with this version's migrations and policy"
+        raise CannotStart("database_unfit", _first_line(error), remedy) from error
+
+
+def ingest_into(
+    stores: Stores,
+    source: Path,
+    mapping: IngestMapping,
+    model: Embedder,
+    *,
+    on_progress: OnProgress | None = None,
+) -> Report:
+    """Bring ``source`` into the record of truth with vectors. Raises: CannotStart."""
+    try:
+        return run_ingest(
+            source,
+            mapping,
+            dsn=station_dsn(stores, INGEST),
+            embedder=model,
+            on_progress=on_progress,
+        )
+    except IngestRefused as error:
+        raise CannotStart(error.code, error.reason, error.remedy) from error
+
+
+async def fill_index(settings: Settings, stores: Stores, model: Embedder) -> int:
+    """Carry what is pending into the vector index; how many changes that was.
+
+    Raises: CannotStart when the index or the database does not answer.
+    """
+    told = store_settings(settings, stores)
+    key = told.qdrant_api_key.get_secret_value()
+    index = QdrantIndex(told.qdrant_url, key, told.collection, model.dims)
+    try:
+        await index.ensure()
+        return await OutboxWorker(station_dsn(stores, INDEX), index, model).drain()
+    except RetrievalError as error:
+        remedy = "what was ingested is kept; the next `gateway serve` goes on"
+        raise CannotStart("index_unavailable", str(error), remedy) from error
+    finally:
+        await index.close()
+
+
 def _no_database(reason: str) -> CannotStart:
     remedy = "start Postgres, or mend GATEWAY_DATABASE_URL and its secret"
     return CannotStart("database_unavailable", reason, remedy)
@@ -351,7 +413,16 @@ def _bound(listen: Listen) -> Iterator[socket]:
 async def _serving(
     settings: Settings, parts: _Parts, data_socket: socket, admin_socket: socket
 ) -> AsyncIterator[Running]:
-    health = Health(_checks(settings, parts))
+    health = Health(
+        gateway_checks(
+            digest=parts.snapshot.digest,
+            registry=parts.registry,
+            retrieval=parts.retrieval,
+            journal=parts.journal,
+            sealer=parts.sealer,
+            index_lag_ms=settings.limits.index_lag_ms,
+        )
+    )
     stop, up = asyncio.Event(), asyncio.Event()
 
     async def on_drain() -> None:
@@ -399,58 +470,3 @@ async def _serving(
 def _url(bound: socket) -> str:
     host, port = bound.getsockname()[:2]
     return f"http://{Listen(host, port)}"
-
-
-@contextmanager
-def _announced(settings: Settings, gateway: Running) -> Iterator[None]:
-    """Tell commands of this state folder where the gateway is, while it is."""
-    path = state_folder(settings) / RUNNING_FILE
-    told = {"url": gateway.url, "admin_url": gateway.admin_url, "pid": os.getpid()}
-    try:
-        write_private(path, json.dumps(told) + "\n")
-    except OSError as error:
-        reason = f"`{path}` cannot be written ({error.strerror})"
-        raise CannotStart("state_unwritable", reason, "set GATEWAY_STATE") from error
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def _checks(settings: Settings, parts: _Parts) -> tuple[Check, ...]:
-    async def policy() -> str:
-        try:
-            found = await parts.registry.look_up([], subject_id="", purpose="")
-        except RegistryUnavailable:
-            return "registry_unavailable"
-        return OK if found.digest == parts.snapshot.digest else "policy_mismatch"
-
-    async def database() -> str:
-        report = await parts.retrieval.health()
-        return OK if report["postgres"] == "up" else "database_unavailable"
-
-    async def index() -> str:
-        report = await parts.retrieval.health()
-        return OK if report["vectors"]["qdrant"] == "up" else "index_unavailable"
-
-    async def outbox() -> str:
-        vectors = (await parts.retrieval.health())["vectors"]
-        if vectors["pending"] < 0:
-            return "outbox_unreadable"
-        late = vectors["oldest_s"] * 1_000 > settings.limits.index_lag_ms
-        return "index_lagging" if late else OK
-
-    async def journal() -> str:
-        return OK if await parts.journal.writable() else "journal_unwritable"
-
-    async def sealer() -> str:
-        return "sealer_down" if parts.sealer.state is SealerState.DOWN else OK
-
-    return (
-        Check("policy", policy),
-        Check("database", database),
-        Check("journal", journal),
-        Check("index", index, required=False),
-        Check("outbox", outbox, required=False),
-        Check("sealer", sealer, required=False),
-    )

@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,8 @@ class Stores:
     database_secret: str = field(repr=False)
     qdrant_url: str
     qdrant_api_key: str = field(repr=False)
+    held: bool = False
+    """Whether another process of this machine runs them: a gateway, most likely."""
 
 
 def state_folder(settings: Settings) -> Path:
@@ -61,6 +63,25 @@ def running_address(settings: Settings) -> str:
     except (OSError, ValueError):
         pass  # not running from this folder: the configured address is the best guess
     return f"http://{settings.listen.public}"
+
+
+@contextmanager
+def announced(settings: Settings, url: str, admin_url: str) -> Iterator[None]:
+    """Tell commands of this state folder where the gateway is, while it is.
+
+    Raises: CannotStart.
+    """
+    path = state_folder(settings) / RUNNING_FILE
+    told = {"url": url, "admin_url": admin_url, "pid": os.getpid()}
+    try:
+        write_private(path, json.dumps(told) + "\n")
+    except OSError as error:
+        reason = f"`{path}` cannot be written ({error.strerror})"
+        raise CannotStart("state_unwritable", reason, "set GATEWAY_STATE") from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _alive(pid: object) -> bool:
@@ -109,7 +130,7 @@ def attached(settings: Settings) -> Iterator[Stores]:
         except CannotStart as error:
             if error.code != "state_held":
                 raise
-            stores = _configured(settings, _of_holder(settings, error))
+            stores = replace(_configured(settings, _of_holder(settings, error)), held=True)
         yield stores
 
 

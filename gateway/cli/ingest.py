@@ -1,0 +1,129 @@
+"""``gateway ingest``: bring a folder or a file into the record of truth.
+
+The mapping from the source's words to ours decides what becomes readable, so it belongs into
+the policy folder and is named from there. A file from elsewhere is read by the same strict
+loader, together with the policy, and said to be one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gateway.cli.check import ConfigOption, settings_of
+from gateway.cli.failure import Exit, Failure, flat, of_policy
+from gateway.cli.terminal import errors, plain
+from gateway.settings import Settings
+from gateway.stores import attached
+from policies.errors import PolicyError
+from policies.mapping import IngestMapping
+from policies.snapshot import DEFAULT_FOLDER, Snapshot
+from policies.snapshot import load as load_policy
+
+if TYPE_CHECKING:
+    from retrieval.ingest import OnProgress, Report
+
+
+def ingest(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="JSONL, or a folder of Markdown.")],
+    mapping: Annotated[
+        str,
+        typer.Option("--mapping", metavar="FILE", help="A mapping of the policy, or a file."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    config: ConfigOption = None,
+) -> int:
+    """Ingest PATH; print what was accepted, changed, unchanged and quarantined, and why."""
+    settings = settings_of(config)
+    if not path.exists():
+        raise Failure(Exit.USAGE, "no_source", f"there is no `{path}`", "name a file or a folder")
+    snapshot, chosen = _policy_and_mapping(settings, mapping)
+    report = _run(settings, snapshot, path, chosen)
+    if as_json:
+        sys.stdout.write(json.dumps(report.as_json(), ensure_ascii=True) + "\n")
+    else:
+        print(plain(report.readable()))
+    return int(report.exit_code)
+
+
+def _run(settings: Settings, snapshot: Snapshot, path: Path, chosen: IngestMapping) -> Report:
+    from gateway import compose  # late: it loads every house, a second or two
+
+    with attached(settings) as stores:
+        if not stores.held:
+            compose.prepare_if_new(stores, snapshot)
+        model = compose.open_embedder(settings)
+        with _progress() as on_progress:
+            report = compose.ingest_into(stores, path, chosen, model, on_progress=on_progress)
+        if not stores.held:  # else the gateway that holds them carries it over
+            asyncio.run(compose.fill_index(settings, stores, model))
+    return report
+
+
+@contextmanager
+def _progress() -> Iterator[OnProgress]:
+    """A bar on standard error; nothing when that is not a terminal."""
+    console = errors()
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("records", total=None)
+
+        def on_progress(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        yield on_progress
+
+
+def _policy_and_mapping(settings: Settings, named: str) -> tuple[Snapshot, IngestMapping]:
+    """The policy, and the mapping of that name or in that file.
+
+    Raises: Failure.
+    """
+    folder = settings.policy or DEFAULT_FOLDER
+    try:
+        snapshot = load_policy(folder)
+        if named in snapshot.mappings:
+            return snapshot, snapshot.mappings[named]
+        file = Path(named)
+        if not file.is_file():
+            names = ", ".join(f"`{one}`" for one in sorted(snapshot.mappings)) or "none"
+            reason = f"`{named}` is neither a mapping of the policy ({names}) nor a file"
+            raise Failure(Exit.USAGE, "no_mapping", reason, "name one of them, or a file")
+        return snapshot, _from_file(folder, snapshot, file)
+    except PolicyError as error:
+        raise of_policy(error, folder) from error
+
+
+def _from_file(folder: Path, snapshot: Snapshot, file: Path) -> IngestMapping:
+    """The mapping in a file, checked together with the policy that it is meant for."""
+    with tempfile.TemporaryDirectory() as scratch:
+        overlay = Path(scratch)
+        (overlay / "mappings").mkdir()
+        try:
+            shutil.copyfile(file, overlay / "mappings" / file.with_suffix(".yaml").name)
+        except OSError as error:
+            raise Failure(Exit.USAGE, "no_mapping", flat(error), "name a readable file") from error
+        mappings = load_policy(folder, overlay).mappings
+    added = [one for name, one in mappings.items() if snapshot.mappings.get(name) != one]
+    if len(added) == 1:
+        text = f"gateway: note: mapping `{added[0].name}` is not part of the policy `{folder}`"
+        print(text, file=sys.stderr)
+        return added[0]
+    # an equal copy of one that the policy has
+    name = file.with_suffix("").name
+    if not added and name in mappings:
+        return mappings[name]
+    reason = f"`{file}` holds no mapping of its own"
+    raise Failure(Exit.USAGE, "no_mapping", reason, "name the mapping instead of the file")

@@ -1,0 +1,74 @@
+"""What the gateway needs to be ready, as checks that answer with a word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gateway.egress.registry import Registry, RegistryUnavailable
+from gateway.journal.sealer import Sealer, SealerState
+from gateway.surfaces.health import OK, Check
+
+
+class ReportsHealth(Protocol):
+    """Retrieval, as far as readiness is concerned: ``postgres`` and ``vectors`` of its report."""
+
+    async def health(self) -> Mapping[str, Any]: ...
+
+
+class Writable(Protocol):
+    """The journal, as far as readiness is concerned."""
+
+    async def writable(self) -> bool: ...
+
+
+def gateway_checks(
+    *,
+    digest: str,
+    registry: Registry,
+    retrieval: ReportsHealth,
+    journal: Writable,
+    sealer: Sealer,
+    index_lag_ms: int,
+) -> tuple[Check, ...]:
+    """The checks of a composed gateway: ``policy``, ``database`` and ``journal`` are required.
+
+    Without the index threads are served in full, behind it the answers are checked against
+    the record of truth, and without a sealer events are still durable: those degrade only.
+    """
+
+    async def policy() -> str:
+        try:
+            found = await registry.look_up([], subject_id="", purpose="")
+        except RegistryUnavailable:
+            return "registry_unavailable"
+        return OK if found.digest == digest else "policy_mismatch"
+
+    async def database() -> str:
+        report = await retrieval.health()
+        return OK if report["postgres"] == "up" else "database_unavailable"
+
+    async def index() -> str:
+        vectors = (await retrieval.health())["vectors"]
+        return OK if vectors["qdrant"] == "up" else "index_unavailable"
+
+    async def outbox() -> str:
+        vectors = (await retrieval.health())["vectors"]
+        if vectors["pending"] < 0:
+            return "outbox_unreadable"
+        return "index_lagging" if vectors["oldest_s"] * 1_000 > index_lag_ms else OK
+
+    async def writable() -> str:
+        return OK if await journal.writable() else "journal_unwritable"
+
+    async def sealing() -> str:
+        return "sealer_down" if sealer.state is SealerState.DOWN else OK
+
+    return (
+        Check("policy", policy),
+        Check("database", database),
+        Check("journal", writable),
+        Check("index", index, required=False),
+        Check("outbox", outbox, required=False),
+        Check("sealer", sealing, required=False),
+    )
