@@ -10,13 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies import files
-from policies.binding_files import (
-    read_issuers,
-    read_peers,
-    read_routes,
-    read_upstreams,
-)
+from policies import files, issuer_file, route_file, upstream_file
 from policies.bindings import IssuerBinding, Route, TrustedPeer, Upstream
 from policies.decision import PolicyDigest
 from policies.faults import Faults, Place
@@ -61,12 +55,16 @@ def parse(folder: Path, overlay: Path | None = None) -> Parsed:
     if vocabulary is None:
         faults.check()
         raise AssertionError("a vocabulary is only missing with a fault")
-    issuers = read_issuers(_tree(found, "rules/issuers.yaml", faults), found, vocabulary, faults)
-    upstreams = read_upstreams(
-        _tree(found, "rules/upstreams.yaml", faults), vocabulary, issuers, faults
+    issuers = issuer_file.read_issuers(
+        _tree(found, issuer_file.FILE, faults), found, vocabulary, faults
     )
-    routes = read_routes(_tree(found, "rules/routes.yaml", faults), vocabulary, upstreams, faults)
-    peers = read_peers(_tree(found, "rules/trusted_peers.yaml", faults), faults)
+    upstreams = upstream_file.read_upstreams(
+        _tree(found, upstream_file.FILE, faults), vocabulary, issuers, faults
+    )
+    routes = route_file.read_routes(
+        _tree(found, route_file.FILE, faults), vocabulary, upstreams, faults
+    )
+    peers = upstream_file.read_peers(_tree(found, upstream_file.PEERS_FILE, faults), faults)
     mappings = _mappings(found, vocabulary, faults)
     domains = {kind: _domains(kind, vocabulary, issuers, routes) for kind in Kind}
     rows: dict[Kind, tuple[Row, ...]] = {}

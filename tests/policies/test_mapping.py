@@ -16,7 +16,7 @@ from policies.loader import parse_mapping
 from policies.mapping import IngestMapping
 from policies.snapshot import Snapshot
 
-PEPS = Path(__file__).parent / "data" / "peps.yaml"
+PEPS = Path(__file__).parents[1] / "data" / "peps_mapping.yaml"
 NATIVE = {
     "visibility": "public",
     "readiness": "published",
@@ -86,9 +86,9 @@ def test_a_threads_label_is_its_own(peps: IngestMapping, default: Snapshot) -> N
     label = peps.label_thread({**PEP, "heading": None})
     assert label.facets["kind"] == "thread"
     assert default.vocabulary.class_id(label.facets) >= 0
-    assert peps.label(PEP).facets["kind"] == "integration_spec"
+    assert peps.label(PEP).facets["kind"] == "design"
     assert peps.thread is not None
-    assert (peps.thread.id, peps.thread.absorbs) == ("document", "replaces")
+    assert (peps.thread.id, peps.thread.absorbs) == ("id", "replaces")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_our_own_words_are_taken_exactly_or_not_at_all(
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
-        ("status: Draft}", "status: Drft}", "unknown_word"),
+        ("status: Accepted}", "status: Acepted}", "unknown_word"),
         ("readiness: draft,", "readiness: drft,", "unknown_word"),
         ("set: {readiness", "set: {rediness", "unknown_word"),
         ("multiple_of: 17", "multiple_of: 0", "out_of_range"),
@@ -165,9 +165,9 @@ def test_our_own_words_are_taken_exactly_or_not_at_all(
         ("when: always", "when: sometimes", "unknown_word"),
         ("number: {sort: integer}", "number: {sort: integer, words: [1]}", "field_words"),
         ("heading: {sort: text", "heading: {sort: word", "field_words"),
-        ('tenant: {value: "*"}', "tenant: {}", "compartment"),
-        ('tenant: {value: "*"}', "tenant: {field: tenant}", "unknown_word"),
-        ('tenant: {value: "*"}', 'tenant: {value: "a b"}', "malformed"),
+        ("tenant: {value: '*'}", "tenant: {}", "compartment"),
+        ("tenant: {value: '*'}", "tenant: {field: tenant}", "unknown_word"),
+        ("tenant: {value: '*'}", 'tenant: {value: "a b"}', "malformed"),
         ("set: {kind: thread}", "set: {kind: faq}", "thread_kind"),
         (", lifecycle_stage: law", "", ""),
         ("name: peps", "name: peps\nname: other", "duplicate_key"),
