@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from policies.decision import Scope
+from policies.decision import Grant, Scope
 from policies.emit.postgres import predicate
 from retrieval.contract import SubjectWire
 from retrieval.errors import PolicyMismatch, StoreUnavailable
@@ -116,10 +116,11 @@ def test_a_broken_predicate_as_well_is_caught_in_this_process(world: World) -> N
     """Both lower layers open: the scope itself still refuses."""
     hidden = world.unit(SECRET, body="secret")
     world.as_superuser("alter table brain.unit disable row level security")
-    auditor = world.snapshot.grant(["agent:auditor"])
+    classes = tuple(range(world.snapshot.vocabulary.class_count))
+    everything = Grant(world.snapshot.digest, ("everything",), classes, classes)
 
     async def with_foreign_values(reader: PostgresReader) -> Hydrated:
-        reader._bound = predicate(Scope(auditor, (), (), ()), "u").params
+        reader._bound = predicate(Scope(everything, (), (), ()), "u").params
         return await reader.hydrate([hidden])
 
     found = read(world, world.subject("customer"), with_foreign_values)
