@@ -1,8 +1,10 @@
-"""The demo's part of the policy, written for the address of this run.
+"""The demo's part of the policy, written for the addresses of this run.
 
 Issuer addresses must be known when the policy is loaded, and fixed ports would make two
-clones collide: so the files are made from ``deploy/demo/policy`` into the state folder. The
-rules themselves are not touched: the demo runs under the default policy.
+clones collide: so the files are made from ``deploy/demo/policy`` into the state folder, and
+``policies.snapshot.load`` lays them over the default folder. That is also the only way in
+which an issuer on loopback is accepted. The rules are not touched: the demo runs under the
+default policy, and an edit under ``policies/rules`` holds from the next start on.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def corpus() -> tuple[Document, ...]:
 @pytest.fixture(scope="module")
 def demo_policy(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     folder = overlay.write(
-        tmp_path_factory.mktemp("overlay"), identity_base="http://127.0.0.1:40001"
+        tmp_path_factory.mktemp("policy"), identity_base="http://127.0.0.1:40001"
     )
     return load(DEFAULT_FOLDER, overlay=folder)
 

@@ -1,0 +1,118 @@
+"""``python -m deploy.demo``: the whole thing on this machine, with a guided tour.
+
+python -m deploy.demo           start, take the tour, stay until Ctrl-C
+python -m deploy.demo --once    start, take the tour, stop; exit 1 when a claim is broken
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+
+from deploy.demo import tour
+from deploy.demo.people import CLIENTS, Realm
+from deploy.demo.portals.app import PORTALS
+from deploy.demo.stage import IndexLate, Stage, staged
+from gateway.cli.failure import Exit
+from gateway.compose import CannotStart
+from gateway.server import PortTaken
+from gateway.settings import InvalidSettings
+from policies.errors import PolicyError
+from retrieval.embedded import EmbeddedError
+from retrieval.ingest.errors import IngestRefused
+
+BROKEN: Final = 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m deploy.demo", description=__doc__)
+    parser.add_argument("--once", action="store_true", help="stop after the tour")
+    parser.add_argument(
+        "--every-unit", action="store_true", help="check each unit for each reader (slow)"
+    )
+    parser.add_argument("--state", type=Path, default=None, help="folder of data and secrets")
+    given = parser.parse_args()
+    out = Console(highlight=False, soft_wrap=True)
+    try:
+        return asyncio.run(
+            _run(out, once=given.once, every_unit=given.every_unit, state=given.state)
+        )
+    except PolicyError as error:
+        return _fail(error, Exit.POLICY)
+    except PortTaken as error:
+        return _fail(error, Exit.PORT_TAKEN)
+    except (CannotStart, EmbeddedError, IngestRefused, IndexLate) as error:
+        return _fail(error, Exit.UNAVAILABLE)
+    except InvalidSettings as error:
+        return _fail(error, Exit.USAGE)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+
+
+def _fail(error: Exception, code: Exit) -> int:
+    for line in str(error).splitlines():
+        print(f"demo: error: {line}", file=sys.stderr)
+    return code
+
+
+async def _run(out: Console, *, once: bool, every_unit: bool, state: Path | None) -> int:
+    began = time.monotonic()
+    out.print("[bold]audience-gateway demo[/]: the company Ferrowick, on this machine only")
+    async with staged(state) as stage:
+        _started(out, stage)
+        walking = asyncio.create_task(tour.take(stage, out, every_unit=every_unit))
+        ended = asyncio.create_task(stage.gateway.wait())
+        await asyncio.wait({walking, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not walking.done():
+            walking.cancel()
+            return Exit.INTERRUPTED
+        broken = walking.result()
+        out.print(f"set-up and tour together: {time.monotonic() - began:.1f} s (no download)")
+        if not once:
+            _hints(out, stage)
+            await ended
+        ended.cancel()
+    if broken:
+        out.print(f"[bold red]{len(broken)} claims are broken[/]")
+        return BROKEN
+    out.print("[bold green]all is right[/]")
+    return 0
+
+
+def _started(out: Console, stage: Stage) -> None:
+    times = ", ".join(f"{name} {value:.1f} s" for name, value in stage.seconds.items())
+    report = stage.report
+    out.print(f"started: {times}")
+    out.print(
+        f"corpus: {report.accepted} new, {report.changed} changed, {report.unchanged} unchanged,"
+        f" {report.quarantined} in quarantine"
+    )
+    for reason in report.reasons:
+        out.print(f"  [dim]{escape(str(reason))}[/]")
+    out.print(f"policy {stage.gateway.snapshot.digest[:12]}, gateway at {stage.gateway.url}")
+
+
+def _hints(out: Console, stage: Stage) -> None:
+    """What to try next; every line can be copied into another terminal."""
+    names = ", ".join(one.name for one in CLIENTS if one.realm is not Realm.SERVICES)
+    config = f" --config {stage.settings_file}" if stage.settings.state is not None else ""
+    gateway = f"{Path(sys.executable).parent}/gateway"
+    out.print("\n[bold]It stays up until Ctrl-C.[/] In another terminal:")
+    for name in ("customer", "partner", "employee", "agent-incident"):
+        out.print(f'  {escape(gateway)} query "{tour.QUESTION}" --as {name}{escape(config)}')
+    out.print(f"  names: {names}")
+    out.print(f"  {escape(gateway)} events list{escape(config)}")
+    out.print(f"portal without a credential: {stage.gateway.url}{PORTALS[0].path}")
+    out.print(f"traces, one JSON line per request: {escape(str(stage.trace_file))}")
+    out.print("  or set OTEL_EXPORTER_OTLP_ENDPOINT before `make demo` to send them to a collector")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
