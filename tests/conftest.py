@@ -115,3 +115,25 @@ def database(cluster: Cluster, migrated_template: Database) -> Iterator[Database
     """A migrated database without content, for this test alone."""
     with fresh_database(cluster, template=migrated_template.name) as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def peps_template(
+    cluster: Cluster, migrated_template: Database, snapshot: Snapshot, shared_data: Path
+) -> Iterator[Database]:
+    """All 703 documents of the PEP corpus, with vectors of the hashing embedder (20 s, once).
+
+    The default policy is active in it. Never write to it: see ``peps_database``.
+    """
+    from tests.peps import fill
+
+    with fresh_database(cluster, template=migrated_template.name) as database:
+        fill(database, snapshot, shared_data)
+        yield database
+
+
+@pytest.fixture
+def peps_database(cluster: Cluster, peps_template: Database) -> Iterator[Database]:
+    """A copy of the filled corpus, for this test alone."""
+    with fresh_database(cluster, template=peps_template.name) as database:
+        yield database

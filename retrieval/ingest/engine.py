@@ -217,9 +217,7 @@ class _Run:
         for sort, ident, address, facet, value, reason in found:
             place = self.seen[ident][0]
             if (sort, place) not in listed:
-                self.report.reasons.append(
-                    Reason(place, Sort(sort), address, facet, value, reason)
-                )
+                self.report.reasons.append(Reason(place, Sort(sort), address, facet, value, reason))
 
     def _close_records(self) -> None:
         """Close the rows of records of this source that are not refused any more."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from policies.bindings import COMPARTMENT
 from policies.decision import SHARED
-from policies.mapping import STAGES, CompartmentRule, IngestMapping
+from policies.mapping import STAGES, CompartmentRule, IngestMapping, Label
 from policies.vocabulary import FACETS
 from retrieval.ingest.items import StoredLabel
 from retrieval.ingest.report import Reason, Sort
@@ -37,14 +37,15 @@ def stored_label(
     ``inherit`` names facets that are left blank on purpose, to be filled from threads. A facet
     that is merely missing is not inherited: it is a reason for quarantine.
     """
-    view, faults = _with_blanks(mapping, record, inherit)
+    view = dict(record)
     stage_field = mapping.same_words.get("lifecycle_stage")
     if sort in (Sort.THREAD, Sort.LABEL) and stage_field is not None:
         view[stage_field] = "other"  # only units and artifacts have a stage
     label = mapping.label_thread(view) if sort is Sort.THREAD else mapping.label(view)
-    faults += [(name, reason) for name, _, reason in (r.partition(": ") for r in label.quarantine)]
+    faults = [(name, reason) for name, _, reason in (r.partition(": ") for r in label.quarantine)]
+    faults += _blank_faults(mapping, record, label, inherit)
     if not faults:
-        facets = {f: None if f in inherit else label.facets[f] for f in FACETS}
+        facets = {facet: label.facets.get(facet) for facet in FACETS}
         return StoredLabel(facets, label.lifecycle_stage, label.tenant, label.jurisdiction, ())
     reasons = [
         Reason(place, sort, address, name, shown(_value(mapping, record, name)), reason)
@@ -53,20 +54,27 @@ def stored_label(
     return _rejected(mapping, record, tuple(sorted(reasons)))
 
 
-def _with_blanks(
-    mapping: IngestMapping, record: Mapping[str, Any], inherit: Collection[str]
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The record with a stand-in word for each facet that is to be inherited."""
-    view, faults = dict(record), []
+def _blank_faults(
+    mapping: IngestMapping, record: Mapping[str, Any], label: Label, inherit: Collection[str]
+) -> list[tuple[str, str]]:
+    """What is wrong with the blanks of a record: the mapping allows them, the record asks.
+
+    A facet that the mapping never sets is blank by the mapping's own word, for all records.
+    """
+    faults = []
     for facet in inherit:
-        field = mapping.same_words.get(facet)
-        if facet not in INHERITABLE or field is None:
-            faults.append(("inherit", f"{shown(facet)} cannot be inherited here"))
-        elif record.get(field) is not None:
+        if facet not in INHERITABLE or facet not in mapping.inherited:
+            faults.append(("inherit", f"`{shown(facet)}` cannot be inherited here"))
+        elif record.get(mapping.same_words.get(facet, "")) is not None:
             faults.append((facet, "both given and inherited"))
-        else:
-            view[field] = min(mapping.known[facet])
-    return view, faults
+    if label.accepted:
+        settable = set(mapping.same_words).union(*(rule.sets for rule in mapping.rules))
+        faults += [
+            (facet, "absent")
+            for facet in FACETS
+            if facet not in label.facets and facet in settable and facet not in inherit
+        ]
+    return faults
 
 
 def _rejected(
