@@ -1,0 +1,58 @@
+"""The demo as a newcomer runs it: a process of its own, an empty state folder, every claim.
+
+The tour's expected sets come from the corpus files (``deploy/demo/expected.py``), so a green
+run says: for every reader, the units that the gateway serves are those that the rules name.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.services import state_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def demo(state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "deploy.demo", "--once", "--state", str(state), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(600)
+def test_the_tour_holds_on_an_empty_machine_and_again_on_what_it_left() -> None:
+    """Mandated by the issue: `--once` runs the tour; ingest is idempotent; data is kept."""
+    with state_folder() as state:
+        first = demo(state, "--every-unit")
+        assert first.returncode == 0, first.stdout + first.stderr
+        assert "0 broken" in first.stdout
+        assert "✗" not in first.stdout
+
+        identities = json.loads((state / "identities.json").read_text())
+        assert {"customer", "partner", "employee", "agent-incident"} <= identities.keys()
+        assert (state / "identities.json").stat().st_mode & 0o077 == 0
+
+        second = demo(state)
+        assert second.returncode == 0, second.stdout + second.stderr
+        assert "corpus: 0 new, 0 changed" in second.stdout
+
+
+@pytest.mark.timeout(120)
+def test_a_demo_that_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
+    """The state folder is a file: a reason, a remedy and an exit code, no stack."""
+    state = tmp_path / "state"
+    state.write_text("not a folder")
+    run = demo(state)
+    assert run.returncode not in {0, 1}
+    assert len(run.stderr.strip().splitlines()) == 1
+    assert run.stderr.startswith("demo: error: ")
