@@ -53,9 +53,8 @@ def test_the_states_of_threads_count_as_the_statuses_of_the_source(
         tuple(states[document["status"]][key] for key in keys)
         for document in peps.documents(shared_data)
     )
-    found = ask(
-        peps_template, f"select {', '.join(keys)}, count(*) from brain.thread group by 1, 2, 3"
-    )
+    counted = f"select {', '.join(keys)}, count(*) from brain.thread group by 1, 2, 3"
+    found = ask(peps_template, counted)
     assert {row[:3]: row[3] for row in found} == expected
 
 
@@ -145,10 +144,8 @@ def test_the_irregular_documents_are_reported(
         for one in documents
         if one["status"] != "Superseded" and one["links"]["superseded_by"]
     }
-    assert (len(noted["superseded_by_nothing"]), len(noted["has_successor_but_is_current"])) == (
-        4,
-        9,
-    )
+    assert len(noted["superseded_by_nothing"]) == 4
+    assert len(noted["has_successor_but_is_current"]) == 9
 
 
 def test_facets_are_stored_as_words_of_the_vocabulary(
