@@ -31,7 +31,7 @@ COVERED: Final = {
 
 FILE_BYTES_MAX: Final = 1_000_000
 _UNPRINTABLE: Final = re.compile(
-    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
 
 
@@ -108,20 +108,34 @@ def _collect(folder: Path, faults: Faults) -> dict[str, bytes]:
         return contents
     for part, endings in COVERED.items():
         for path in sorted((folder / part).rglob("*")):
-            name = path.relative_to(folder).as_posix()
-            if path.is_dir() or path.name.startswith("."):
+            relative = path.relative_to(folder)
+            name = relative.as_posix()
+            if path.is_dir() or any(word.startswith(".") for word in relative.parts):
                 continue
-            if path.suffix not in endings or path.is_symlink():
+            if path.suffix not in endings:
                 faults.add(
                     Place(name),
                     "unknown_file",
                     f"`{name}` would never be read",
                     f"remove it, or give it one of the endings {', '.join(endings)}",
                 )
-            elif path.stat().st_size > FILE_BYTES_MAX:
-                faults.add(
-                    Place(name), "file_too_large", "the file is over 1 MB", "split or shorten it"
-                )
             else:
-                contents[name] = path.read_bytes()
+                content = _content(name, path, faults)
+                if content is not None:
+                    contents[name] = content
     return contents
+
+
+def _content(name: str, path: Path, faults: Faults) -> bytes | None:
+    """One file's bytes. A link is followed: what counts is what was read, under the digest."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        reason = f"the file cannot be read: {error.strerror or 'no reason given'}"
+        faults.add(Place(name), "unreadable", reason, "check its permissions")
+        return None
+    if len(content) > FILE_BYTES_MAX:
+        faults.add(Place(name), "file_too_large", "the file is over 1 MB", "split or shorten it")
+        return None
+    return content

@@ -79,7 +79,10 @@ class Oracle:
         words = [
             part if isinstance(part, str) else _SEPARATOR.join(sorted(part)) for part in request
         ]
-        verdict = self._enforcer.enforce(*words)
+        try:
+            verdict = self._enforcer.enforce(*words)
+        except Exception as error:
+            raise IncongruentPolicy(f"Casbin failed on a question: {error}") from error
         if verdict is not True and verdict is not False:
             raise IncongruentPolicy(f"Casbin answered {verdict!r}")
         return verdict

@@ -89,6 +89,31 @@ def test_customer_lies_within_partner_within_employee(default: Snapshot) -> None
         assert set(inner.consented) < set(outer.consented)
 
 
+KINDS = 16 - 2  # all but code and incident
+AGENTS = {
+    # visibility x readiness x publication x risk x authority x kind, by hand from the rules
+    "agent:reader": (3 * 2 * 1 * 2 * 2 * KINDS, 3 * 2 * 1 * 3 * 2 * KINDS),
+    "agent:analyst": (4 * 2 * 2 * 2 * 2 * (KINDS + 1), 4 * 2 * 2 * 3 * 2 * (KINDS + 1)),
+    # the reader's own, plus eleven kinds in any readiness with authority enacted or draft; what
+    # both name (eleven kinds, enacted, approved or published, published) counts once
+    "agent:drafter": (3 * 2 * 1 * 2 * 2 * KINDS + 3 * 4 * 2 * 2 * 2 * 11 - 3 * 2 * 1 * 2 * 1 * 11,)
+    * 2,
+    "agent:incident": (
+        4 * 2 * 2 * 2 * 2 * 10 + 4 * 4 * 2 * 2 * 3,
+        4 * 2 * 2 * 2 * 2 * 10 + 4 * 4 * 2 * 2 * 3 + 4 * 2 * 2 * 1 * 2 * 4,
+    ),
+    "agent:auditor": (4 * 3 * 2 * 2 * 2 * KINDS, 4 * 3 * 2 * 3 * 2 * KINDS),
+}
+
+
+@pytest.mark.parametrize("profile", AGENTS)
+def test_an_agent_profile_reads_as_many_states_as_its_rules_multiply_to(
+    profile: str, default: Snapshot
+) -> None:
+    grant = default.grant([profile])
+    assert (len(grant.plain), len(grant.consented)) == AGENTS[profile]
+
+
 def test_no_agent_reads_secrets_withdrawn_texts_or_unconsented_risk(default: Snapshot) -> None:
     """Seed 4.10: secrets and blocked materials; 4.11: explicit consent regardless of audience."""
     agents = [p for p, audience in default.vocabulary.profiles.items() if audience == "agent"]

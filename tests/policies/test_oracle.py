@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,7 @@ from policies.loader import parse
 from policies.oracle import Oracle, check_distribution, meets
 from policies.rows import Row
 from policies.snapshot import DEFAULT_FOLDER, compiled
+from policies.table import Relation, relation
 
 Refused = Callable[[], tuple[Fault, ...]]
 words = st.sets(st.sampled_from(["a", "b", "ab", "public", "pub"]), max_size=4)
@@ -46,8 +50,6 @@ def test_meets_never_takes_a_part_or_nothing_for_a_word(request_word: str, cell:
 
 
 def test_the_fixed_models_are_those_that_were_proven(folder: Path) -> None:
-    import hashlib
-
     for kind, shape in SHAPES.items():
         assert hashlib.sha256(shape.model_text.encode()).hexdigest() == MODEL_SHA256[kind]
         assert (folder / shape.model_file).read_text() == shape.model_text
@@ -113,6 +115,28 @@ def test_every_foreign_model_is_refused_aloud(
 
 def kind_position(kind: Kind) -> int:
     return list(Kind).index(kind)
+
+
+def test_casbins_own_decisions_are_ours_where_our_shape_can_say_them(shared_data: Path) -> None:
+    """Real policies with three equality columns and allow rows, asserted by Casbin's own tests."""
+    shape = replace(SHAPES[Kind.ROUTES], columns=("sub", "obj", "act"))
+    plain = re.compile(r"m = r\.sub == p\.sub && r\.obj == p\.obj && r\.act == p\.act\s*\Z")
+    tables: dict[str, Relation] = {}
+    with (shared_data / "casbin" / "sets.jsonl").open() as lines:
+        for found in map(json.loads, lines):
+            cells = [line.split(", ") for line in found["policy"].split("\n") if line.strip()]
+            ours = all(cell[0] == "p" and len(cell) == 4 for cell in cells) and cells
+            if ours and plain.search(found["model"]) and "deny" not in found["model"]:
+                rows = [row(f"R-{n}", *cell[1:]) for n, cell in enumerate(cells)]
+                tables[found["set"]] = relation(shape, rows)
+    checked = 0
+    with (shared_data / "casbin" / "cases.jsonl").open() as lines:
+        for case in map(json.loads, lines):
+            if case["set"] in tables:
+                request = [frozenset({word}) for word in case["request"]]
+                assert tables[case["set"]].verdict(*request).allowed is case["expected"]
+                checked += 1
+    assert checked >= 20
 
 
 def test_a_table_that_differs_from_casbin_is_never_served() -> None:

@@ -76,6 +76,32 @@ def test_an_overlay_replaces_whole_files_and_is_in_the_digest(
         load(merged)  # a development issuer comes in by an overlay or not at all
 
 
+def test_a_folder_of_links_reads_like_the_files_behind_them(
+    tmp_path: Path, default: Snapshot
+) -> None:
+    """How orchestrators mount configuration: dot folders of data, and a link for each file."""
+    for part in ("rules", "models", "mappings"):
+        (tmp_path / part).mkdir()
+        shutil.copytree(DEFAULT_FOLDER / part, tmp_path / part / "..2026")
+        for path in (tmp_path / part / "..2026").iterdir():
+            (tmp_path / part / path.name).symlink_to(path)
+    assert load(tmp_path).digest == default.digest
+
+
+def test_a_link_to_nowhere_is_refused(folder: Path) -> None:
+    (folder / "rules/units.csv").unlink()
+    (folder / "rules/units.csv").symlink_to(folder / "gone")
+    with pytest.raises(InvalidPolicy, match=r"unreadable.*check its permissions"):
+        load(folder)
+
+
+def test_a_file_beyond_the_bound_is_refused(folder: Path) -> None:
+    with (folder / "rules/units.csv").open("a") as rules:
+        rules.write("# filler\n" * 120_000)
+    with pytest.raises(InvalidPolicy, match="file_too_large"):
+        load(folder)
+
+
 def test_an_overlay_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidPolicy, match="missing_folder"):
         load(DEFAULT_FOLDER, tmp_path / "nowhere")
