@@ -1,6 +1,6 @@
 """From a raw record to the objects that it names. Pure: no store, no clock.
 
-Three shapes of record (README of the house has examples):
+Three shapes of record (``native`` and ``documents`` say which fields each takes):
 
     {"sort": "unit" | "thread" | ..., ...}     native: one object, addresses written in full
     {"id": ..., "title": ..., "sections": [...]}   a document of the source: one unit a section
