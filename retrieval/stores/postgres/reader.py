@@ -11,7 +11,8 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, LiteralString
+from functools import lru_cache
+from typing import Any, Final, LiteralString
 from uuid import UUID
 
 from psycopg import AsyncConnection
@@ -37,7 +38,7 @@ from retrieval.stores.rows import (
     UnitRow,
 )
 
-STAGES = ("law", "design", "code", "test", "report", "incident", "other")
+STAGES: Final = ("law", "design", "code", "test", "report", "incident", "other")
 """Lifecycle stages by the position of their bit in a partial."""
 
 
@@ -50,7 +51,7 @@ class PostgresReader:
         self._connection = connection
         self._scope = scope
         self._lag_objective_s = lag_objective_s
-        self._bound = predicate(scope, "u").params
+        self._bound = _bound(scope)
 
     @property
     def scope(self) -> Scope:
@@ -206,6 +207,21 @@ class PostgresReader:
             raise StoreUnavailable(
                 Store.POSTGRES, "a row was returned that the scope does not permit"
             )
+
+
+def _bound(scope: Scope) -> Mapping[str, object]:
+    """The emitted values. Class lists go as array literals: hundreds of integers would
+    otherwise be adapted one by one, for every statement."""
+    return {
+        **predicate(scope, "u").params,
+        "scope_plain": _literal(scope.grant.plain),
+        "scope_consented": _literal(scope.grant.consented),
+    }
+
+
+@lru_cache(maxsize=256)
+def _literal(class_ids: tuple[int, ...]) -> str:
+    return "{" + ",".join(map(str, class_ids)) + "}"
 
 
 def _unit(
