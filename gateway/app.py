@@ -29,7 +29,7 @@ from gateway.holder import SnapshotHolder
 from gateway.ingress.abort import ABORT
 from gateway.ingress.body import Body
 from gateway.ingress.limits import Limits
-from gateway.ingress.provenance import new_request_id
+from gateway.ingress.provenance import new_request_id, trusted_peer
 from gateway.journal.event import SecurityEvent
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Hop
@@ -159,11 +159,15 @@ class DataPlane:
     def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
         found = [value for name, value in headers if name == b"traceparent"]
         client = scope.get("client")
+        peer = client[0] if client else ""
+        trusted = self.snapshots.ready and (
+            trusted_peer(peer, self.snapshots.current.trusted_peers) is not None
+        )
         return Visit(
             request_id=new_request_id(),
-            trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=False),
+            trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=trusted),
             method=scope["method"],
-            peer=client[0] if client else "",
+            peer=peer,
         )
 
     async def _answer(

@@ -30,11 +30,16 @@ _RETRIED: Final = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where an upstream listens. ``tls`` verifies the name against the system's trust store."""
+    """Where an upstream listens.
+
+    ``tls`` verifies the name, against ``ca_file`` when it is given, else against the system's
+    trust store.
+    """
 
     host: str
     port: int
     tls: bool = False
+    ca_file: str = ""
 
     @property
     def authority(self) -> bytes:
@@ -59,9 +64,12 @@ class Pool:
     _idle: collections.deque[Connection] = field(default_factory=collections.deque, init=False)
     _open: set[Connection] = field(default_factory=set, init=False)
     _turns: asyncio.Semaphore = field(init=False)
+    _tls: ssl.SSLContext | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._turns = asyncio.Semaphore(self.limit)
+        if self.address.tls:  # read once: it costs milliseconds and a look at the disk
+            self._tls = ssl.create_default_context(cafile=self.address.ca_file or None)
 
     async def request(self, request: UpstreamRequest) -> UpstreamResponse:
         try:
@@ -100,7 +108,6 @@ class Pool:
 
     async def _connect(self) -> Connection:
         address = self.address
-        context = ssl.create_default_context() if address.tls else None
         try:
             async with asyncio.timeout(self.times.connect_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
@@ -109,7 +116,7 @@ class Pool:
                     ),
                     address.host,
                     address.port,
-                    ssl=context,
+                    ssl=self._tls,
                 )
         except TimeoutError:
             raise UpstreamUnavailable("no connection in time") from None
