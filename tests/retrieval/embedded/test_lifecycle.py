@@ -26,7 +26,7 @@ import pytest
 
 from retrieval.embedded import Death, EmbeddedError, start
 from retrieval.embedded.places import arrange, check_space, may_enter, postgres_owner
-from retrieval.embedded.postgres import end_orphan
+from retrieval.embedded.postgres import end_orphan, start_postgres
 from retrieval.embedded.processes import command_of
 from retrieval.embedded.qdrant_sidecar import bind
 from tests.services import state_folder
@@ -278,6 +278,21 @@ def test_a_disk_that_is_full_is_one_clear_line(state: Path) -> None:
         assert caught.value.code == "disk_full"
     finally:
         subprocess.run(["umount", str(state)], check=True)
+
+
+def test_a_server_that_lives_on_alone_is_stopped_by_the_next_start(state: Path) -> None:
+    """Where no kernel helps: the orphan on this very folder ends cleanly, its data stays."""
+    places = arrange(state)
+    orphan = start_postgres(places, password="p", port=None, durable=False)
+    url = f"postgresql://postgres:p@127.0.0.1:{orphan.port}/postgres"
+    run_sql(url, "create table kept (n integer)")
+    again = start_postgres(places, password="p", port=orphan.port, durable=False)
+    try:
+        assert orphan.process.wait(WAIT_SECONDS) == 0
+        assert again.port == orphan.port
+        assert run_sql(url, "select count(*) from kept") == (0,)
+    finally:
+        again.stop()
 
 
 def test_a_pid_file_that_names_a_foreign_process_harms_neither(state: Path) -> None:
