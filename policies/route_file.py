@@ -8,7 +8,7 @@ from typing import Final
 
 from policies.bindings import Route, RouteMode, Segment, SegmentSort, Upstream
 from policies.faults import Faults, shown
-from policies.vocabulary import Vocabulary
+from policies.vocabulary import RESERVED, Vocabulary
 from policies.yamltree import Node, Reader
 
 FILE: Final = "rules/routes.yaml"
@@ -30,6 +30,9 @@ def read_routes(
         _route(read, name, node, vocabulary, upstreams) for name, node in entries.items()
     )
     places = [node.place for node in entries.values()]
+    for name, place in zip(entries, places, strict=True):
+        if name in RESERVED:
+            faults.add(place, "reserved_word", f"`{name}` has a meaning of its own", "rename it")
     for position, route in enumerate(routes):
         for other in routes[:position]:
             if set(route.methods) & set(other.methods) and _overlap(route.segments, other.segments):

@@ -37,6 +37,9 @@ FACETS: Final = (
 ORDERED: Final = ("visibility", "publication_state", "risk_class")
 """Facets with a declared order, loosest first: of two inherited values the stricter wins."""
 
+RESERVED: Final = frozenset({"all", "any", "none", "anonymous", "caller"})
+"""Words that mean something in the files themselves and can therefore name nothing."""
+
 CONSENTS: Final = ("none", "granted")
 CLASS_LIMIT: Final = 32_768
 """Ids are stored as smallint."""

@@ -15,6 +15,7 @@ from policies.vocabulary import (
     CLASS_LIMIT,
     FACETS,
     ORDERED,
+    RESERVED,
     Generation,
     Vocabulary,
 )
@@ -26,7 +27,6 @@ VALUE: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 PROFILE: Final = re.compile(r"[a-z][a-z0-9_]{0,19}(:[a-z][a-z0-9_]{0,19})?")
 ROLE: Final = re.compile(r"role:[a-z][a-z0-9_]{0,39}")
 TTL: Final = re.compile(r"[1-9][0-9]{0,2}[mhd]")
-RESERVED: Final = frozenset({"all", "any", "none", "anonymous", "caller"})
 _APPENDED: Final = "lock_behind"
 _KEYS: Final = (
     "facets", "retired", "orders", "compartments", "audiences", "profiles",
@@ -64,6 +64,9 @@ def read_vocabulary(found: PolicyFiles, faults: Faults) -> Vocabulary | None:
             ("roles", ROLE), ("tasks", VALUE), ("tools", VALUE), ("purposes", VALUE), ("ttls", TTL),
         )
     }  # fmt: skip
+    for key in ("tasks", "tools", "purposes"):
+        _check_reserved(words[key], top[key].place, faults)
+    _check_role_names(tuple(profiles), top["profiles"].place, faults)
     if len(faults.found) > before:
         return None
     return Vocabulary(
@@ -189,6 +192,20 @@ def _check_reserved(words: tuple[str, ...], place: Place, faults: Faults) -> Non
         if word in RESERVED:
             faults.add(
                 place, "reserved_word", f"`{word}` has a meaning of its own", "choose another word"
+            )
+
+
+def _check_role_names(profiles: tuple[str, ...], place: Place, faults: Faults) -> None:
+    """Two profiles must not share a database role, whose name cannot hold a colon."""
+    taken: dict[str, str] = {}
+    for profile in profiles:
+        twin = taken.setdefault(profile.replace(":", "_"), profile)
+        if twin != profile:
+            faults.add(
+                place,
+                "role_collision",
+                f"profiles `{twin}` and `{profile}` would share one database role",
+                "rename one",
             )
 
 

@@ -188,6 +188,7 @@ def test_no_path_is_answered_by_two_routes(default: Snapshot, rest: str) -> None
         ("methods: [POST]", "methods: [post]", "unknown_word"),
         ("methods: [POST]", "methods: []", "empty_list"),
         ("tool: scope", "tool: scoop", "unknown_word"),
+        ("  scope:\n", "  all:\n", "reserved_word"),
         ("anonymous: customer", "anonymous: everybody", "unknown_word"),
     ],
 )  # fmt: skip
@@ -231,3 +232,24 @@ def test_upstreams_and_peers_are_typed(folder: Path, edit: Edit) -> None:
     assert upstream.tenants == ("acme", "beta")
     assert snapshot.upstreams["partner-portal"].tenants is None
     assert route(snapshot, "portal-partner").mode is RouteMode.OPAQUE
+
+
+def test_an_upstream_that_labels_its_own_units_has_a_full_map(folder: Path, edit: Edit) -> None:
+    """`guard_json`: each facet says where it stands and what each of the upstream's words means."""
+    words = {
+        "visibility": "{open: public, shut: internal}",
+        "readiness": "{done: published}",
+        "publication_state": "{out: published}",
+        "risk_class": "{none: low}",
+        "authority": "{yes_sir: enacted}",
+        "kind": "{paper: guide}",
+    }
+    entries = ", ".join(f"{f}: {{field: meta_{f}, words: {w}}}" for f, w in words.items())
+    edit(UPSTREAMS, "facets: null", f"facets: {{{entries}}}")
+    edit(ROUTES, "mode: opaque", "mode: guard_json")
+    snapshot = load(folder)
+    facets = snapshot.upstreams["customer-portal"].facets
+    assert facets is not None
+    assert facets["visibility"].field == "meta_visibility"
+    assert facets["visibility"].words == {"open": "public", "shut": "internal"}
+    assert route(snapshot, "portal-customer").mode is RouteMode.GUARD_JSON

@@ -182,6 +182,8 @@ def test_a_retired_value_keeps_its_ids_and_loses_its_readers(folder: Path, edit:
         ("retired: {}", "retired: {kind: [faqs]}", "unknown_word"),
         ("agent:reader: agent", "agent:reader: agents", "unknown_word"),
         ("  readiness: [draft", "  rediness: [draft", "missing_key"),
+        ("tools: [retrieve,", "tools: [all, retrieve,", "reserved_word"),
+        ("  agent:reader: agent", "  agent_reader: agent\n  agent:reader: agent", "role_collision"),
         ("ttls: [15m", "ttls: [15 minutes", "malformed"),
         ("orders:\n  visibility: [public, ", "orders:\n  visibility: [", "order_incomplete"),
     ],
