@@ -279,7 +279,9 @@ def bind(host: str, port: int) -> socket.socket:
     Raises: PortTaken, with the address and what to do.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named because asyncio sets TCP_NODELAY on such sockets only; without it each
+    # kept-alive answer waits up to 40 ms for the caller's delayed acknowledgement.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
