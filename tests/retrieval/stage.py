@@ -28,7 +28,7 @@ from tests.services import Database, VectorService
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stage:
     """A running service and the ways to change its world and to ask it."""
 
@@ -36,12 +36,24 @@ class Stage:
     database: Database
     snapshot: Snapshot
     stores: StoreSettings
+    index: QdrantIndex
     worker: OutboxWorker
 
     async def put(self, world: World) -> None:
         """Adds objects; returns when the index has them."""
         await asyncio.to_thread(self._write, world)
         await self.worker.drain()
+
+    async def clear(self) -> None:
+        """Empties the world and the index, for the next one."""
+        await self.sql(
+            "truncate brain.unit, brain.unit_revision, brain.embedding, brain.thread,"
+            " brain.thread_membership, brain.edge, brain.label, brain.unit_label,"
+            " brain.thread_label, brain.expected_artifact, brain.thread_partial,"
+            " brain.thread_term, brain.lexicon_partial, brain.corpus_partial, brain.quarantine,"
+            " brain.outbox, gate.consent"
+        )
+        await self.index.delete([held.unit_id for held in await self.index.everything()])
 
     async def sql(self, statement: str, values: tuple[object, ...] = ()) -> None:
         """Does something to the database that the product never does, as its superuser."""
@@ -104,7 +116,7 @@ async def stage(
     worker = OutboxWorker(dsn_for(INDEX, database.url, database.secret), index, embedder)
     async with open_retrieval(stores, lambda: snapshot, embedder, settings=settings) as retrieval:
         try:
-            yield Stage(retrieval, database, snapshot, stores, worker)
+            yield Stage(retrieval, database, snapshot, stores, index, worker)
         finally:
             await index.close()
 
@@ -158,8 +170,7 @@ def packs(answer: Answer) -> tuple[Pack, ...]:
 
 def wire(answer: Answer) -> str:
     """What would be sent to a caller: the bytes that must not depend on anything hidden."""
-    shown = answer.model_dump_json(include={"status", "code", "response", "unit"})
-    return shown
+    return answer.model_dump_json(include={"status", "code", "response", "unit"})
 
 
 def ids_in(text: str, ids: set[UUID]) -> set[UUID]:

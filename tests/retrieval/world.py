@@ -61,7 +61,8 @@ PARTNER = Label(visibility="partner")
 EMPLOYEE = Label(visibility="employee", readiness="approved", publication_state="unpublished")
 SECRET = Label(visibility="restricted")
 WITHDRAWN = Label(publication_state="withdrawn")
-UNLABELLED = Label(visibility=None)
+UNLABELLED = Label(visibility="Public")
+"""An unknown word. A blank would be filled from a thread."""
 OTHER_TENANT = Label(tenant="acme")
 HIDDEN_FROM_ALL = (SECRET, WITHDRAWN, UNLABELLED, OTHER_TENANT)
 """Labels under which no subject of ``SUBJECTS`` sees anything."""
