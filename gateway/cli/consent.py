@@ -18,13 +18,11 @@ from uuid import UUID
 
 import psycopg
 import typer
-from rich import box
-from rich.table import Table
 
 from gateway.authn.claims import subject_id
 from gateway.cli.check import ConfigOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, of_database
-from gateway.cli.terminal import console, styled
+from gateway.cli.terminal import columns
 from gateway.settings import Settings
 from gateway.stores import attached
 from policies.snapshot import Snapshot
@@ -39,6 +37,7 @@ _COLUMNS: Final = (
     "id", "subject_id", "purpose", "unit_id", "thread_id", "approver", "granted_at",
     "expires_at", "revoked_at",
 )  # fmt: skip
+_TITLES: Final = ("id", "subject", "purpose", "unit or thread", "approver", "until", "revoked")
 _GRANT: Final = """
 insert into gate.consent (subject_id, purpose, unit_id, thread_id, approver, expires_at)
 values (%s, %s, %s, %s, %s, now() + %s) returning id, expires_at
@@ -137,14 +136,14 @@ def list_consents(
     if not rows:
         print("no consents")
         return
-    table = Table(box=box.SIMPLE, show_edge=False)
-    for name in ("id", "subject", "purpose", "unit or thread", "approver", "until", "revoked"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        ident, receiver, purpose, unit_id, thread_id, approver, _, until, ended = row
-        values = (ident, receiver, purpose, unit_id or thread_id, approver, until, ended)
-        table.add_row(*(styled(_word(value) or "-") for value in values))
-    console().print(table)
+    for text in columns([_TITLES, *map(_listed, rows)]):
+        print(text)
+
+
+def _listed(row: tuple[Any, ...]) -> tuple[str, ...]:
+    ident, receiver, purpose, unit_id, thread_id, approver, _, until, ended = row
+    values = (ident, receiver, purpose, unit_id or thread_id, approver, until, ended)
+    return tuple(_word(value) or "-" for value in values)
 
 
 def _word(value: object) -> str | None:

@@ -14,16 +14,16 @@ from uuid import UUID
 
 import psycopg
 import typer
-from rich import box
-from rich.table import Table
 
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, of_database
-from gateway.cli.terminal import console, styled
+from gateway.cli.terminal import columns
 from gateway.journal.chain import EMPTY, Head
 from gateway.journal.reading import Verdict, newest
 from gateway.journal.reading import verify as verify_chain
 from gateway.stores import attached
+
+_TITLES: Final = ("time", "kind", "audience", "layer", "units", "action", "trace id", "seal")
 
 app: Final = typer.Typer(help="Security events: list them, verify their chain.")
 
@@ -46,12 +46,8 @@ def events(
     if not rows:
         print("no security events")
         return
-    table = Table(box=box.SIMPLE, show_edge=False)
-    for name in ("time", "kind", "audience", "layer", "units", "action", "trace id", "seal"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(styled(text) for text in _columns(row)))
-    console().print(table)
+    for text in columns([_TITLES, *map(_columns, rows)]):
+        print(text)
 
 
 @app.command("verify")

@@ -33,6 +33,15 @@ def styled(text: str, style: str = "") -> Text:
     return Text(line(text), style=style)
 
 
+def columns(rows: list[tuple[str, ...]]) -> list[str]:
+    """The rows as aligned lines, never folded: a trace id stays one word for a search."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(line(text).ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
 def console() -> Console:
     """Standard output, coloured when it is a terminal."""
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
