@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -26,9 +27,8 @@ from gateway.server import PortTaken
 from gateway.settings import InvalidSettings
 from policies.errors import PolicyError
 from retrieval.embedded import EmbeddedError
-from retrieval.ingest.errors import IngestRefused
 
-BROKEN: Final = 1
+STOPPING_S: Final = 15.0
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
         return _fail(error, Exit.POLICY)
     except PortTaken as error:
         return _fail(error, Exit.PORT_TAKEN)
-    except (CannotStart, EmbeddedError, IngestRefused, IndexLate) as error:
+    except (CannotStart, EmbeddedError, IndexLate) as error:
         return _fail(error, Exit.UNAVAILABLE)
     except InvalidSettings as error:
         return _fail(error, Exit.USAGE)
@@ -67,13 +67,14 @@ async def _run(out: Console, *, once: bool, every_unit: bool, state: Path | None
     out.print("[bold]audience-gateway demo[/]: the company Ferrowick, on this machine only")
     async with staged(state) as stage:
         _started(out, stage)
-        walking = asyncio.create_task(tour.take(stage, out, every_unit=every_unit))
         ended = asyncio.create_task(stage.gateway.wait())
-        await asyncio.wait({walking, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if not walking.done():
-            walking.cancel()
-            return Exit.INTERRUPTED
-        broken = walking.result()
+        try:
+            broken = await tour.take(stage, out, every_unit=every_unit)
+        except tour.GatewayGone as error:
+            await asyncio.wait({ended}, timeout=STOPPING_S)
+            if ended.done():
+                return Exit.INTERRUPTED
+            return _fail(error, Exit.REFUSED)
         out.print(f"set-up and tour together: {time.monotonic() - began:.1f} s (no download)")
         if not once:
             _hints(out, stage)
@@ -81,7 +82,7 @@ async def _run(out: Console, *, once: bool, every_unit: bool, state: Path | None
         ended.cancel()
     if broken:
         out.print(f"[bold red]{len(broken)} claims are broken[/]")
-        return BROKEN
+        return Exit.REFUSED
     out.print("[bold green]all is right[/]")
     return 0
 
@@ -103,13 +104,20 @@ def _hints(out: Console, stage: Stage) -> None:
     """What to try next; every line can be copied into another terminal."""
     names = ", ".join(one.name for one in CLIENTS if one.realm is not Realm.SERVICES)
     config = f" --config {stage.settings_file}" if stage.settings.state is not None else ""
-    gateway = f"{Path(sys.executable).parent}/gateway"
+    command = Path(os.path.relpath(Path(sys.executable).parent / "gateway"))
+    lines = [
+        *(
+            f'{command} query "{tour.QUESTION}" --as {name}{config}'
+            for name in ("customer", "partner", "employee", "agent-incident")
+        ),
+        f"{command} events{config}",
+        f"{command} events verify{config}",
+    ]
     out.print("\n[bold]It stays up until Ctrl-C.[/] In another terminal:")
-    for name in ("customer", "partner", "employee", "agent-incident"):
-        out.print(f'  {escape(gateway)} query "{tour.QUESTION}" --as {name}{escape(config)}')
-    out.print(f"  names: {names}")
-    out.print(f"  {escape(gateway)} events list{escape(config)}")
-    out.print(f"portal without a credential: {stage.gateway.url}{PORTALS[0].path}")
+    for line in lines:
+        out.print(f"  {escape(line)}")
+    out.print(f"people: {names}")
+    out.print(f"a portal, without a credential: {stage.gateway.url}{PORTALS[0].path}")
     out.print(f"traces, one JSON line per request: {escape(str(stage.trace_file))}")
     out.print("  or set OTEL_EXPORTER_OTLP_ENDPOINT before `make demo` to send them to a collector")
 

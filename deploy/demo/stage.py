@@ -38,12 +38,10 @@ from deploy.demo.portals.assertion import Doorkeeper
 from deploy.demo.portals.backend import Backend
 from deploy.demo.servers import HOST, Servers, listen, port_of
 from gateway import settings as settings_files
-from gateway.compose import Running, open_embedder, running, state_folder, station_dsn
+from gateway.compose import Running, ingest_into, open_embedder, running, state_folder
 from gateway.settings import Settings
 from retrieval.embedded import places
-from retrieval.ingest import engine
 from retrieval.ingest.report import Report
-from retrieval.stores.roles import INGEST
 
 INDEX_WAIT_S: Final = 120.0
 _PENDING: Final = "select count(*) from brain.outbox where done_at is null"
@@ -73,7 +71,7 @@ async def staged(state: Path | None) -> AsyncIterator[Stage]:
     """The demo, serving, with the corpus in both stores.
 
     ``state`` None is this clone's own folder. Raises what ``gateway.compose.running`` raises,
-    ``IngestRefused`` and ``IndexLate``.
+    and ``IndexLate``.
     """
     seconds: dict[str, float] = {}
     home = _home(state)
@@ -229,12 +227,8 @@ def _backend(portal: Portal, gateway: Running, directory: Directory, http: httpx
 
 
 def _ingest(settings: Settings, gateway: Running) -> Report:
-    return engine.run(
-        CORPUS,
-        gateway.snapshot.mappings[overlay.MAPPING],
-        dsn=station_dsn(gateway.stores, INGEST),
-        embedder=open_embedder(settings),
-    )
+    mapping = gateway.snapshot.mappings[overlay.MAPPING]
+    return ingest_into(gateway.stores, CORPUS, mapping, open_embedder(settings))
 
 
 async def index_caught_up(gateway: Running) -> None:

@@ -60,6 +60,10 @@ class Tour:
         await index_caught_up(self.stage.gateway)
 
 
+class GatewayGone(Exception):  # noqa: N818 - reads as what it is
+    """Nothing answers any more: the gateway was stopped, or fell over."""
+
+
 Step = tuple[str, Callable[[Tour], Awaitable[None]]]
 
 
@@ -67,6 +71,7 @@ async def take(stage: Stage, out: Console, *, every_unit: bool = False) -> list[
     """Walk all steps; the claims that did not hold, in order. Empty means all is right.
 
     ``every_unit`` asks for each unit of the corpus as each reader, not for one of each label.
+    Raises GatewayGone when the gateway is stopped on the way.
     """
     async with (
         httpx.AsyncClient(trust_env=False, timeout=30.0) as http,
@@ -81,6 +86,8 @@ async def take(stage: Stage, out: Console, *, every_unit: bool = False) -> list[
             began = time.monotonic()
             try:
                 await walk(tour)
+            except (httpx.TransportError, psycopg.OperationalError) as error:
+                raise GatewayGone(f"{type(error).__name__} in step {number}") from error
             except (httpx.HTTPError, psycopg.Error, LookupError, ValueError) as error:
                 tour.check(
                     False, f"step {number} came to its end", f"{type(error).__name__}: {error}"
