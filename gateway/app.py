@@ -223,12 +223,14 @@ class DataPlane:
             except TimeoutError:
                 raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "deadline") from None
             visit.event = inspected.event
-        elif matched.route.mode is RouteMode.OPAQUE:
+        else:
             relayed = await stations.relay(granted, self.hop, body)
             visit.passed("relay")
-            inspected = await stations.inspect_opaque(relayed)
-        else:
-            raise Refusal(Code.UPSTREAM_INVALID, f"mode `{matched.route.mode}` is not served")
+            if matched.route.mode is RouteMode.OPAQUE:
+                inspected = await stations.inspect_opaque(relayed)
+            else:
+                inspected = await stations.inspect_json(relayed, self.guard)
+                visit.event = inspected.event
         visit.passed("inspect")
         return inspected
 

@@ -29,6 +29,7 @@ from gateway.ingress.provenance import trusted_peer
 from gateway.journal.event import SecurityEvent
 from gateway.relay.headers import PRIVATE, of_upstream
 from gateway.relay.hop import Hop, Passage
+from gateway.relay.stream import Truncated, document_of
 from gateway.relay.upstream import UpstreamError, UpstreamResponse
 from gateway.routes import match as routes
 from gateway.routes import wishes
@@ -277,12 +278,7 @@ async def inspect_guarded(granted: Granted, guard: Guard, documents: ScopeDocume
             matched.snapshot, placed.identified.principal, placed.subject
         )
         return Inspected(200, _HEADERS, document, None, None)
-    occasion = Occasion(
-        request_id=matched.admitted.request_id,
-        trace_id=matched.admitted.trace.trace_hex,
-        route=matched.route.id,
-    )
-    passed = await guard.answer(ask_of(granted), placed.subject, occasion)
+    passed = await guard.answer(ask_of(granted), placed.subject, _occasion(matched))
     return Inspected(200, _HEADERS, passed.body, None, passed.event)
 
 
@@ -296,6 +292,41 @@ async def inspect_opaque(relayed: Relayed) -> Inspected:
         await response.aclose()
         raise Refusal(error.code, str(error)) from error
     return Inspected(response.status, tuple(headers), b"", response, None)
+
+
+async def inspect_json(relayed: Relayed, guard: Guard) -> Inspected:
+    """The JSON of an upstream, read in full, less what this subject may not see.
+
+    Nothing of the upstream's headers leaves, and nothing of its error bodies.
+
+    Raises: Refusal ``upstream_invalid`` for anything that is not strict JSON in a 200.
+    """
+    placed, response = relayed.granted.placed, relayed.response
+    matched = placed.identified.matched
+    upstream = matched.snapshot.upstreams[matched.route.upstream]
+    try:
+        document = await document_of(response)
+    except (UpstreamError, Truncated) as error:
+        raise Refusal(Code.UPSTREAM_INVALID, str(error)) from error
+    if upstream.facets is None:
+        raise Refusal(Code.UPSTREAM_INVALID, "no facet map for a guarded upstream")
+    passed = await guard.filtered(
+        document,
+        facets=upstream.facets,
+        upstream=upstream.name,
+        vocabulary=matched.snapshot.vocabulary,
+        subject=placed.subject,
+        occasion=_occasion(matched),
+    )
+    return Inspected(200, _HEADERS, passed.body, None, passed.event)
+
+
+def _occasion(matched: Matched) -> Occasion:
+    return Occasion(
+        request_id=matched.admitted.request_id,
+        trace_id=matched.admitted.trace.trace_hex,
+        route=matched.route.id,
+    )
 
 
 def ask_of(granted: Granted) -> Ask:

@@ -19,16 +19,19 @@ Source: architecture section 6 ("What an event is").
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 import orjson
 
+from gateway.egress.facets import FacetFilter
 from gateway.egress.inventory import keys_of, stray_addresses
 from gateway.egress.registry import Key, Registered, Registry, RegistryUnavailable
 from gateway.errors import Code, Refusal
+from gateway.ingress.strict_json import Json
 from gateway.journal.event import (
     EventAction,
     EventKind,
@@ -37,8 +40,10 @@ from gateway.journal.event import (
     SecurityEvent,
 )
 from gateway.relay.retrieval import RetrievalFault, RetrievalPort
+from policies.bindings import FacetSource
 from policies.decision import UNCLASSED, Scope
 from policies.subject import Subject
+from policies.vocabulary import Vocabulary
 from retrieval.contract import Answer, AppliedScope, Ask
 
 RESPONSE_LAYER: Final = "response"
@@ -122,6 +127,48 @@ class Guard:
                 await asyncio.shield(self._record(findings, action, subject, occasion))
         return Passed(body, findings.event)
 
+    async def filtered(
+        self,
+        document: Json,
+        *,
+        facets: Mapping[str, FacetSource],
+        upstream: str,
+        vocabulary: Vocabulary,
+        subject: Subject,
+        occasion: Occasion,
+    ) -> Passed:
+        """The JSON of an upstream less the units that this subject may not see.
+
+        Raises: Refusal ``not_found`` when nothing is left, ``policy_changed``,
+        ``retrieval_unavailable`` or ``journal_unavailable``.
+        """
+        findings, action = Findings(), EventAction.REFUSED
+        sieve = FacetFilter(facets, vocabulary, subject.grant)
+        try:
+            kept = sieve.kept(document)
+            findings.wrong.update(sieve.denied)
+            findings.wrong_layers.add(f"upstream:{upstream}")
+            registered = await self._look_up((), subject)
+            if registered.digest != subject.grant.digest:
+                raise Refusal(Code.POLICY_CHANGED, "while the upstream answered")
+            action = EventAction.WITHHELD
+            if kept is None:
+                raise Refusal(Code.NOT_FOUND, "nothing that may leave")
+        finally:
+            if findings.wrong:
+                await asyncio.shield(self._record(findings, action, subject, occasion))
+        # stdlib: integers of any length stay what they are
+        text = json.dumps(kept, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return Passed(text.encode(), findings.event)
+
+    async def _look_up(self, keys: Collection[Key], subject: Subject) -> Registered:
+        try:
+            return await self._registry.look_up(
+                keys, subject_id=subject.subject_id, purpose=subject.purpose
+            )
+        except RegistryUnavailable as error:
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, f"registry: {error}") from error
+
     async def _inspected(self, ask: Ask, subject: Subject, findings: Findings) -> Answer:
         answer, denied = await self._round(ask, subject, findings)
         if not denied:
@@ -145,12 +192,7 @@ class Guard:
             raise PolicyMoved
         _check_form(answer, ask)
         keys = keys_of(answer)
-        try:
-            registered = await self._registry.look_up(
-                keys, subject_id=subject.subject_id, purpose=subject.purpose
-            )
-        except RegistryUnavailable as error:
-            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, f"registry: {error}") from error
+        registered = await self._look_up(keys, subject)
         denied = denied_of(keys, registered, subject)
         if denied:
             findings.leak(denied, registered)

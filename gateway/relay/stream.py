@@ -13,12 +13,17 @@ Source: attack log rows S17, D3, D5.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from gateway.relay.upstream import UpstreamError, UpstreamResponse
+from gateway.errors import Code, Refusal
+from gateway.ingress.strict_json import Json, NotStrictJson, parse
+from gateway.relay.upstream import UpstreamError, UpstreamInvalid, UpstreamResponse
 
 WRITE_STALL_S: Final = 30.0
+DOCUMENT_BYTES_MAX: Final = 4 * 1024 * 1024
+_JSON: Final = re.compile(rb"application/json(?:\s*;\s*charset=utf-8)?")
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
@@ -72,6 +77,34 @@ async def collect(response: UpstreamResponse, *, bytes_max: int) -> bytes:
     finally:
         await response.aclose()
     return bytes(whole)
+
+
+async def document_of(response: UpstreamResponse) -> Json:
+    """The JSON document of an answer that is to be inspected.
+
+    Raises: Refusal ``not_found`` for the upstream's own 404; UpstreamInvalid for every other
+    status than 200 (a 206 is a part of something that was not inspected), another or an
+    encoded content type, or a body with more than one reading; Truncated when it is too large.
+    """
+    try:
+        if response.status == 404:
+            raise Refusal(Code.NOT_FOUND, "the upstream's 404")
+        if response.status != 200:
+            raise UpstreamInvalid(f"status {response.status} on a guarded route")
+        types = [value for name, value in response.headers if name == b"content-type"]
+        encoded = any(
+            name == b"content-encoding" and value.strip().lower() != b"identity"
+            for name, value in response.headers
+        )
+        if len(types) != 1 or not _JSON.fullmatch(types[0].strip().lower()) or encoded:
+            raise UpstreamInvalid("not plain JSON")
+        body = await collect(response, bytes_max=DOCUMENT_BYTES_MAX)
+    finally:
+        await response.aclose()
+    try:
+        return parse(body)
+    except NotStrictJson as error:
+        raise UpstreamInvalid(str(error)) from error
 
 
 async def _watch(receive: Receive, gone: asyncio.Event, task: asyncio.Task[Any]) -> None:

@@ -1,0 +1,234 @@
+"""guard_json: units in the JSON of an upstream that is not retrieval.
+
+Provenance: attack log section 3.7, rows F1, F4, F7-F18.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.egress.facets import FacetFilter
+from gateway.ingress.limits import Limits
+from gateway.journal.event import EventAction
+from policies.bindings import FacetSource
+from policies.snapshot import Snapshot, load
+from policies.vocabulary import FACETS
+from tests.gateway.stage import Reply, Stage
+from tests.gateway.tokens import Issuers
+
+RULES = Path(__file__).parents[2] / "policies" / "rules"
+OPEN = {
+    "visibility": "Public",
+    "readiness": "Published",
+    "publication_state": "Published",
+    "risk_class": "Low",
+    "authority": "Enacted",
+    "kind": "Faq",
+}
+WORDS = {**{facet: {word: word.lower()} for facet, word in OPEN.items()}}
+WORDS["visibility"]["Internal"] = "internal"
+WORDS["risk_class"]["High"] = "high"
+
+
+def facets() -> dict[str, FacetSource]:
+    return {facet: FacetSource(f"x_{facet}", words) for facet, words in WORDS.items()}
+
+
+def hit(title: str, **changes: object) -> dict[str, Any]:
+    labels = {f"x_{facet}": value for facet, value in {**OPEN, **changes}.items()}
+    return {"title": title, **{name: value for name, value in labels.items() if value != "-"}}
+
+
+@pytest.fixture(scope="module")
+def filtering(issuers: Issuers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A gateway whose customer portal is a guarded JSON upstream with a facet map."""
+    overlay = tmp_path_factory.mktemp("json-overlay")
+    issuers.write(overlay)
+    routes = (RULES / "routes.yaml").read_text()
+    before, _, after = routes.partition("  portal-customer:")
+    after = after.replace("mode: opaque", "mode: guard_json", 1)
+    (overlay / "rules" / "routes.yaml").write_text(before + "  portal-customer:" + after)
+    listed = "\n".join(
+        f"      {facet}: {{field: x_{facet}, words: {json.dumps(words)}}}"
+        for facet, words in WORDS.items()
+    )
+    upstreams = (RULES / "upstreams.yaml").read_text()
+    upstreams = upstreams.replace("    facets: null", "    facets:\n" + listed, 1)
+    (overlay / "rules" / "upstreams.yaml").write_text(upstreams)
+    with Stage(load(overlay=overlay), issuers, Limits(request_s=5, keep_alive_s=1)) as stage:
+        yield stage
+
+
+def get(stage: Stage, body: bytes | object, head: str = "", status: str = "200 OK") -> Reply:
+    stage.reset()
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = head or "content-type: application/json"
+    stage.upstream.answer = (
+        f"HTTP/1.1 {status}\r\n{head}\r\ncontent-length: {len(raw)}\r\n\r\n".encode() + raw
+    )
+    return stage.ask("GET", "/portal/customer/x", token=stage.issuers.token("customer"))
+
+
+def test_denied_hit_is_dropped_and_journaled(filtering: Stage) -> None:
+    """The permitted one stays, the other is an event by an opaque id."""
+    reply = get(filtering, {"hits": [hit("a"), hit("secret", visibility="Internal")]})
+    assert json.loads(reply.body) == {"hits": [hit("a")]}
+    (event,) = filtering.journal.events
+    assert (event.layer, event.action) == ("upstream:customer-portal", EventAction.WITHHELD)
+    assert reply.header("cache-control") == "private, no-store"
+
+
+def test_counts_cursors_and_headers_around_hits_do_not_leave(filtering: Stage) -> None:
+    """F17: what would tell of the dropped ones is dropped with them, or when none is."""
+    body = {"total": 2, "next": "c", "facets": {"internal": 1}, "hits": [hit("a")]}
+    head = 'content-type: application/json\r\nx-total-count: 2\r\nlink: </x>\r\netag: "e"'
+    reply = get(filtering, body, head)
+    assert json.loads(reply.body) == {"hits": [hit("a")]}
+    names = {name for name, _ in reply.headers}
+    assert not {"x-total-count", "link", "etag"} & names
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"visibility": "-"},
+        {"visibility": None},
+        {"visibility": ""},
+        {"visibility": "public"},
+        {"visibility": " Public"},
+        {"visibility": ["Public"]},
+        {"visibility": {"Public": 1}},
+        {"visibility": "Unknown"},
+        {"risk_class": "High"},
+    ],
+)
+def test_facet_corrupted_in_any_way_is_denied(filtering: Stage, changes: dict[str, object]) -> None:
+    """F16 and the issue's eight ways: the visible set never grows; no consent for foreign units."""
+    reply = get(filtering, {"hits": [hit("secret", **changes)]})
+    assert b"secret" not in reply.body
+    assert len(filtering.journal.events) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"hits": [{"x_visibility": "Internal", "x_visibility": "Public"}]}',
+        b'{"hits": [NaN]}',
+        b'{"hits": [1e999]}',
+        b"\xef\xbb\xbf{}",
+        '{"hits": []}'.encode("utf-16"),
+        b'{"a": "\\ud800"}',
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a": ' + b"1" * 5000 + b"}",
+        b'{"hits": [',
+        b"",
+    ],
+    ids=["F8", "F9 nan", "F9 inf", "F13 bom", "F13 utf-16", "F13", "F10", "F11", "cut", "empty"],
+)
+def test_document_with_more_than_one_reading_is_refused(filtering: Stage, body: bytes) -> None:
+    """F8-F13: never repaired, never passed on."""
+    reply = get(filtering, body)
+    assert (reply.status, json.loads(reply.body)["code"]) == (502, "upstream_invalid")
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "expected"),
+    [
+        ("content-type: text/html", "200 OK", 502),
+        ("content-type: application/x-ndjson", "200 OK", 502),
+        ("x: y", "200 OK", 502),
+        ("content-type: application/json\r\ncontent-encoding: gzip", "200 OK", 502),
+        ("content-type: application/json\r\ncontent-encoding: x-gzip", "200 OK", 502),
+        ("content-type: application/json", "206 Partial Content", 502),
+        ("content-type: application/json", "500 Oops", 502),
+        ("content-type: application/json", "404 Not Found", 404),
+        ("content-type: application/json", "302 Found", 502),
+    ],
+)
+def test_other_shapes_and_statuses_are_replaced_by_our_own(
+    filtering: Stage, head: str, status: str, expected: int
+) -> None:
+    """F1, F4, F14, F18: an error body may carry the unit; none of it leaves."""
+    reply = get(filtering, {"hits": [hit("secret")]}, head, status)
+    assert reply.status == expected
+    assert b"secret" not in reply.body
+
+
+def test_single_hidden_unit_is_absent(filtering: Stage) -> None:
+    """A document that is the unit itself: 404 as for anything absent."""
+    assert get(filtering, hit("secret", visibility="Internal")).status == 404
+    assert json.loads(get(filtering, hit("a")).body) == hit("a")
+
+
+def test_request_asks_for_an_answer_that_can_be_read(filtering: Stage) -> None:
+    """F1, F4: identity encoding, no range, no conditions."""
+    filtering.reset()
+    filtering.ask(
+        "GET",
+        "/portal/customer/x",
+        token=filtering.issuers.token("customer"),
+        headers=[("Range", "bytes=0-9"), ("Accept-Encoding", "gzip"), ("If-None-Match", "x")],
+    )
+    (request,) = filtering.upstream.requests
+    assert b"accept-encoding: identity" in request
+    assert b"range" not in request.lower()
+    assert b"if-none-match" not in request.lower()
+
+
+def test_long_integers_stay_what_they_are(filtering: Stage) -> None:
+    """F12: a thirty-digit id is not a float."""
+    reply = get(filtering, {"hits": [{**hit("a"), "id": 10**30}]})
+    assert json.loads(reply.body)["hits"][0]["id"] == 10**30
+
+
+def test_nothing_leaves_when_the_leak_cannot_be_journaled(filtering: Stage) -> None:
+    """As for retrieval: durable first."""
+    get(filtering, {"hits": []})
+    filtering.journal.full = True
+    reply = filtering.ask("GET", "/portal/customer/x", token=filtering.issuers.token("customer"))
+    assert reply.status == 200
+    filtering.upstream.answer = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 20\r\n\r\n"
+        b'{"hits": [{"a": 1}]}'
+    )
+    reply = filtering.ask("GET", "/portal/customer/x", token=filtering.issuers.token("customer"))
+    assert (reply.status, json.loads(reply.body)["code"]) == (503, "journal_unavailable")
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.sampled_from(["secret", "x"])
+LABELS = st.sampled_from(["Public", "Internal", "public", "", None])
+HITS = LABELS.map(lambda word: {"marker": str(word), **hit("t", visibility=word)})
+TREES = st.recursive(
+    LEAVES | HITS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner),
+    max_leaves=12,
+)
+
+
+def _markers(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if "marker" in node:
+            yield node["marker"]
+        for value in node.values():
+            yield from _markers(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _markers(value)
+
+
+@given(TREES)
+def test_only_permitted_hits_and_structure_are_ever_kept(snapshot: Snapshot, tree: Any) -> None:
+    """Law: no denied hit survives, wherever it stands; no scalar survives outside a hit."""
+    sieve = FacetFilter(facets(), snapshot.vocabulary, snapshot.grant(["customer"]))
+    kept = sieve.kept(tree)
+    assert set(_markers(kept)) <= {"Public"}
+    assert set(FACETS) == set(sieve.facets)
+    if not any(True for _ in _markers(kept)):
+        assert "secret" not in json.dumps(kept)
