@@ -56,13 +56,19 @@ def state_folder(settings: Settings) -> Path:
 
 def running_address(settings: Settings) -> str:
     """The address of the gateway that runs on this state folder, else the configured one."""
-    try:
-        told = json.loads((state_folder(settings) / RUNNING_FILE).read_text(encoding="utf-8"))
-        if isinstance(told, dict) and isinstance(told.get("url"), str) and _alive(told.get("pid")):
-            return str(told["url"])
-    except (OSError, ValueError):
-        pass  # not running from this folder: the configured address is the best guess
+    told = _told(state_folder(settings) / RUNNING_FILE)
+    if isinstance(told.get("url"), str) and _alive(told.get("pid")):
+        return str(told["url"])
     return f"http://{settings.listen.public}"
+
+
+def _told(path: Path) -> dict[str, object]:
+    """What a gateway told in that file; empty when there is none or it is not one."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 @contextmanager
@@ -81,7 +87,8 @@ def announced(settings: Settings, url: str, admin_url: str) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        if _told(path) == told:  # another gateway on the same folder may have told since
+            path.unlink(missing_ok=True)
 
 
 def _alive(pid: object) -> bool:

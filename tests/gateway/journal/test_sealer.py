@@ -162,7 +162,8 @@ def test_only_one_session_holds_the_lock(database: Database) -> None:
             async with sealing(database) as first:
                 assert await take_lock(first)
                 assert not await take_lock(second)
-            assert await take_lock(second)
+            # the server hears of a closed session a moment after its client
+            await until(lambda: take_lock(second))
 
     asyncio.run(main())
 

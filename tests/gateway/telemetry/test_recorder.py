@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Iterator
@@ -16,11 +17,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gateway.journal.event import EventKind
+from gateway.journal.event import EventKind, JournalUnavailable, MemoryJournal, SecurityEvent
 from gateway.settings import TelemetrySettings
 from gateway.telemetry.access_log import line
 from gateway.telemetry.fields import EVENT, REQUEST, STATION, checked
 from gateway.telemetry.providers import Telemetry, open_telemetry
+from gateway.telemetry.recorder import NotingJournal
 from gateway.telemetry.trace import PeerTrace, TraceContext
 from tests.gateway.journal.made import event
 from tests.gateway.telemetry.made import SAMPLED, TRACE, request
@@ -72,6 +74,33 @@ def test_request_with_an_event_is_traced_even_if_not_sampled(seen: Seen) -> None
     (found,) = [one for one in span.events if one.name == "wrong_audience_result"]
     assert found.attributes is not None
     assert found.attributes["gateway.unit_ids"] == tuple(map(str, made.unit_ids))
+
+
+class Refusing:
+    """A journal whose database is gone."""
+
+    async def record(self, event: SecurityEvent) -> None:
+        raise JournalUnavailable(str(event.event_id))
+
+
+def test_event_of_a_refused_request_is_traced_with_it(seen: Seen) -> None:
+    """The request that ends in 503 bears the event as well: stations need not carry it along."""
+    journal = NotingJournal(MemoryJournal(), seen.telemetry.recorder)
+    asyncio.run(journal.record(event(trace_id=TRACE.trace_hex)))
+    seen.telemetry.recorder.record(request(TRACE, status=503, code="retrieval_unavailable"))
+    seen.telemetry.recorder.record(request(TRACE))  # a later one of the same trace bears nothing
+    assert "wrong_audience_result" in [one.name for one in seen.span().events]
+    assert len(seen.logs.get_finished_logs()) == 1
+
+
+def test_event_that_could_not_be_made_durable_is_seen_by_operators(seen: Seen) -> None:
+    """Nothing leaves and there is no row: trace and log record are all that is left of it."""
+    journal = NotingJournal(Refusing(), seen.telemetry.recorder)
+    with pytest.raises(JournalUnavailable):
+        asyncio.run(journal.record(event(trace_id=TRACE.trace_hex)))
+    seen.telemetry.recorder.record(request(TRACE, status=503, code="journal_unavailable"))
+    assert (seen.span().attributes or {})["gateway.code"] == "journal_unavailable"
+    assert len(seen.logs.get_finished_logs()) == 1
 
 
 def test_event_is_a_log_record_with_the_same_identity(seen: Seen) -> None:
