@@ -30,7 +30,7 @@ class ResolutionSettings(_Section):
     are in 0..1). See ``retrieval.threads.keyword`` for the theory and the figures.
     """
 
-    coverage_min: Share = 0.5
+    coverage_min: Share = 0.45
     margin: Share = 0.15
     threads_max: Annotated[int, Field(ge=1, le=10)] = 3
     words_max: Count = 64

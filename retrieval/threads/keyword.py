@@ -16,8 +16,9 @@ Theory
     Coverage decides whether there is a hit at all (a threshold on raw BM25 would depend on
     the length of the question); strength only orders threads that cover alike.
 
-Measured on 703 titles of the PEP corpus (see DECISIONS): at coverage 0.5, 92 % of questions
-made from titles find their thread and 0.5 % of 400 off-topic questions find any.
+Measured (see DECISIONS): at coverage 0.45, 97 % of questions made from 703 PEP titles find
+their thread and 1 % of 400 off-topic questions find any; of 35 plain questions to the sample
+corpus 26 find theirs, of 551 off-topic ones 2 find any.
 
 This module is pure: no store, no policy, no clock.
 """
