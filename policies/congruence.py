@@ -7,8 +7,8 @@ blocks decides all states of the product, exactly, for conjunctions of set tests
 only for those. ``exhaustive`` asks about every state instead.
 
 For the small kinds the same blocks serve. Where a request may carry several words of one
-column, all single words and all pairs are asked: a verdict over many words needs one that
-is allowed and none that is denied, so a difference would show with two.
+column, single words and pairs are asked: a verdict over many words needs one that is
+allowed and none that is denied, so a difference would show with two.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def check_units(vocabulary: Vocabulary, table: UnitTable, sets: FacetSets) -> in
     """
     asked = 0
     for profile in vocabulary.profiles:
+        if any(table.readable[profile, consent] & ~sets.live for consent in CONSENTS):
+            raise IncongruentPolicy(f"{profile} reads a class that no label can have")
         rows = [row for row in table.rows if profile in row.cells[0]]
         oracle = Oracle(SHAPES[Kind.UNITS], rows)
         cells = tuple(zip(*(row.cells for row in rows), strict=True)) or ((),) * (len(FACETS) + 2)
@@ -84,29 +86,40 @@ def check_units_exhaustively(
 
 
 def check_relation(relation: Relation, domains: Mapping[str, Sequence[str]]) -> int:
-    """Raises IncongruentPolicy where a small kind's table and Casbin differ."""
+    """Raises IncongruentPolicy where a small kind's table and Casbin differ.
+
+    Casbin is asked once per combination of blocks, the table about each of its members:
+    a wrong entry may stand anywhere in a block.
+    """
     oracle = Oracle(relation.shape, relation.rows)
     asked = 0
-    for request in _requests(relation, domains):
+    for combination in _combinations(relation, domains):
         asked += 1
-        allowed = oracle.allows(*request)
-        if relation.verdict(*request).allowed is not allowed:
-            words = ", ".join("|".join(sorted(part)) for part in request)
-            raise IncongruentPolicy(f"table and Casbin disagree on {relation.shape.kind}: {words}")
+        allowed = oracle.allows(*(choice[0] for choice in combination))
+        for request in itertools.product(*combination):
+            if relation.verdict(*request).allowed is not allowed:
+                words = ", ".join("|".join(sorted(part)) for part in request)
+                raise IncongruentPolicy(
+                    f"table and Casbin disagree on {relation.shape.kind}: {words}"
+                )
     return asked
 
 
-def _requests(
+Choice = tuple[frozenset[str], ...]
+"""Requests of one axis that no rule tells apart, the one to ask Casbin about first."""
+
+
+def _combinations(
     relation: Relation, domains: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[frozenset[str], ...]]:
-    shape = relation.shape
-    axes: list[list[frozenset[str]]] = []
-    for position, axis in enumerate(shape.axes):
+) -> Iterator[tuple[Choice, ...]]:
+    axes: list[list[Choice]] = []
+    for position, axis in enumerate(relation.shape.axes):
         cells = [row.cells[position] for row in relation.rows]
-        words = [group[0] for group in blocks(domains[axis], cells)]
-        choices = [frozenset({word}) for word in words]
-        if axis in shape.many:
-            choices += [frozenset(pair) for pair in itertools.combinations(words, 2)]
+        groups = blocks(domains[axis], cells)
+        choices: list[Choice] = [tuple(frozenset({word}) for word in group) for group in groups]
+        if axis in relation.shape.many:
+            firsts = [group[0] for group in groups]
+            choices += [(frozenset(pair),) for pair in itertools.combinations(firsts, 2)]
         axes.append(choices)
     return iter(itertools.product(*axes))
 

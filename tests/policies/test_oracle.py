@@ -26,7 +26,7 @@ from policies.loader import parse
 from policies.oracle import Oracle, check_distribution, meets
 from policies.rows import Row
 from policies.snapshot import DEFAULT_FOLDER, compiled
-from policies.table import Relation, relation
+from policies.table import Relation, Verdict, relation
 
 Refused = Callable[[], tuple[Fault, ...]]
 words = st.sets(st.sampled_from(["a", "b", "ab", "public", "pub"]), max_size=4)
@@ -153,4 +153,24 @@ def test_a_table_that_differs_from_casbin_is_never_served() -> None:
             with pytest.raises(IncongruentPolicy, match=f"disagree on {profile}, {consent}"):
                 congruence.check_units(parsed.vocabulary, units, sets)
             readable[profile, consent] = good
+    readable["employee", "none"] |= 1 << parsed.vocabulary.class_count
+    with pytest.raises(IncongruentPolicy, match="no label can have"):
+        congruence.check_units(parsed.vocabulary, units, sets)
+    readable["employee", "none"] ^= 1 << parsed.vocabulary.class_count
     assert congruence.check_units(parsed.vocabulary, units, sets) > 1_000
+
+
+def test_a_small_table_that_differs_from_casbin_is_never_served() -> None:
+    """One forgotten deny, one forgotten allow, one allow too many, in each small kind."""
+    parsed = parse(DEFAULT_FOLDER)
+    for kind, good in compiled(parsed)[0].table.relations.items():
+        denied = [key for key, verdict in good.entries.items() if verdict.denies]
+        allowed = [key for key, verdict in good.entries.items() if verdict.allowed]
+        changes = {key: Verdict(("R-1",), ()) for key in denied[:1]} | {
+            key: Verdict((), ()) for key in allowed[:1]
+        }
+        for key, verdict in changes.items():
+            spoilt = replace(good, entries={**good.entries, key: verdict})
+            with pytest.raises(IncongruentPolicy, match=f"disagree on {kind}"):
+                congruence.check_relation(spoilt, parsed.domains[kind])
+        assert congruence.check_relation(good, parsed.domains[kind]) > 10
