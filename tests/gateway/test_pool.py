@@ -5,10 +5,16 @@ Provenance: attack log fact 1, rows S15, S17, D5; libraries Part B section 9.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
+import threading
+from collections.abc import Iterator
 
 import pytest
 
+from gateway.relay.pool import Address, Pool
+from gateway.relay.upstream import UpstreamRequest
 from tests.gateway.stage import OK, Stage, parse
 
 CUSTOMER, PARTNER = "/portal/customer/x", "/portal/partner/x"
@@ -165,3 +171,88 @@ def test_upstream_is_cut_when_the_caller_leaves_a_stream(stage: Stage) -> None:
         )
         assert sock.recv(65536)
     assert stage.upstream.lost.wait(1.5)
+
+
+class Whisperer:
+    """An upstream that sends bytes nobody asked for, when it is told to, after an answer."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.whisper, self.whispered = threading.Event(), threading.Event()
+        self.cut = threading.Event()
+        self.accepted = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def pool(self) -> Pool:
+        return Pool(address=Address(host="127.0.0.1", port=self.listener.getsockname()[1]))
+
+    def _run(self) -> None:
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            with sock:
+                sock.recv(65536)
+                sock.sendall(OK)
+                if self.accepted == 1:
+                    assert self.whisper.wait(5)
+                    sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nPOISON")
+                    self.whispered.set()
+                    with contextlib.suppress(ConnectionResetError):
+                        sock.recv(1)
+                    self.cut.set()
+
+
+@pytest.fixture
+def whisperer() -> Iterator[Whisperer]:
+    upstream = Whisperer()
+    yield upstream
+    upstream.whisper.set()
+    # accept() is woken by shutdown, not by close
+    upstream.listener.shutdown(socket.SHUT_RDWR)
+    upstream.listener.close()
+    upstream._thread.join(5)
+
+
+async def body_of(pool: Pool) -> bytes:
+    response = await pool.request(
+        UpstreamRequest(method="GET", target=b"/", headers=((b"host", b"a"),))
+    )
+    try:
+        return b"".join([piece async for piece in response])
+    finally:
+        await response.aclose()
+
+
+def test_bytes_waiting_in_the_socket_are_seen_before_reuse(whisperer: Whisperer) -> None:
+    """S15, the race: the event loop had no turn to read them between two requests."""
+
+    async def scenario() -> None:
+        pool = whisperer.pool
+        assert await body_of(pool) == b"ok"
+        whisperer.whisper.set()
+        assert whisperer.whispered.wait(5)  # blocks the loop on purpose
+        assert await body_of(pool) == b"ok"
+        await pool.aclose()
+
+    asyncio.run(scenario())
+    assert whisperer.accepted == 2
+
+
+def test_idle_connection_that_speaks_is_cut_at_once(whisperer: Whisperer) -> None:
+    """S15: a connection that said anything unasked is never trusted again."""
+
+    async def scenario() -> None:
+        pool = whisperer.pool
+        assert await body_of(pool) == b"ok"
+        whisperer.whisper.set()
+        assert await asyncio.to_thread(whisperer.cut.wait, 5)
+        assert await body_of(pool) == b"ok"
+        await pool.aclose()
+
+    asyncio.run(scenario())
+    assert whisperer.accepted == 2

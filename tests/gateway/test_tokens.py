@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
@@ -139,6 +140,17 @@ def test_payload_that_is_not_strict_json_is_refused(stage: Stage, start: str) ->
     claims.pop("sub" if "sub" in start else "x", None)
     payload = (start + json.dumps(claims)[1:]).encode()
     assert status(stage, stage.issuers.sign("idp:customers", payload)) == 401
+
+
+@pytest.mark.parametrize("algorithm", ["RS512", "PS256"])
+def test_algorithm_counts_only_if_the_issuer_lists_it(stage: Stage, algorithm: str) -> None:
+    """J2: a right signature by the issuer's own key, under an algorithm that it does not use."""
+    issuers = stage.issuers
+    claims = json.dumps(issuers.claims("idp:staff", groups=["staff-all"])).encode()
+    header = {"alg": algorithm, "kid": "rsa"}
+    token = jws.serialize_compact(header, claims, issuers.rsa, algorithms=[algorithm])
+    verify(read(token.encode()), issuers.rsa)
+    assert status(stage, token) == 401
 
 
 def test_public_key_is_no_shared_secret(stage: Stage) -> None:
