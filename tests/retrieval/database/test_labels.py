@@ -29,125 +29,125 @@ def test_every_class_of_the_lock_is_found_by_its_words(world: World) -> None:
     assert found == {number: number for number, _ in world.snapshot.vocabulary.classes}
 
 
-def test_a_word_outside_the_vocabulary_gives_no_class_and_a_quarantine_row(world: World) -> None:
+def test_a_word_outside_the_vocabulary_gives_no_class_and_a_quarantine_row(common: World) -> None:
     """Nothing is coerced and nothing is lost: six facets, the empty string included."""
     for place, facet in enumerate(FACETS):
         for word in ("", "Public", " published", "published ", "low;high", "nonsense"):
             words = [*OPEN]
             words[place] = word
-            unit = world.unit(words)
-            assert world.class_of(unit) == -1
-            assert quarantined(world, unit) == [(facet, word, "unknown_word")]
+            unit = common.unit(words)
+            assert common.class_of(unit) == -1
+            assert quarantined(common, unit) == [(facet, word, "unknown_word")]
 
 
-def test_a_class_id_written_by_hand_is_overruled(world: World) -> None:
+def test_a_class_id_written_by_hand_is_overruled(common: World) -> None:
     """Nobody writes a class id: the trigger looks it up whatever the statement says."""
-    unit = world.unit(("restricted", *OPEN[1:]))
-    world.run("update brain.unit set class_id = %s", [world.class_id(OPEN)])
-    assert world.class_of(unit) == world.class_id(("restricted", *OPEN[1:]))
+    unit = common.unit(("restricted", *OPEN[1:]))
+    common.run("update brain.unit set class_id = %s", [common.class_id(OPEN)])
+    assert common.class_of(unit) == common.class_id(("restricted", *OPEN[1:]))
 
 
-def test_a_blank_is_filled_from_the_thread_but_for_its_kind(world: World) -> None:
+def test_a_blank_is_filled_from_the_thread_but_for_its_kind(common: World) -> None:
     """A thread's kind is `thread` and never fills a unit's."""
-    thread = world.thread(("partner", *OPEN_THREAD[1:]))
-    assert world.class_of(world.unit(BLANK, thread=thread)) == world.class_id(
+    thread = common.thread(("partner", *OPEN_THREAD[1:]))
+    assert common.class_of(common.unit(BLANK, thread=thread)) == common.class_id(
         ("partner", *OPEN[1:])
     )
-    assert world.class_of(world.unit((*OPEN[:5], None), thread=thread)) == -1
+    assert common.class_of(common.unit((*OPEN[:5], None), thread=thread)) == -1
 
 
-def test_a_unit_s_own_value_stands_alone(world: World) -> None:
+def test_a_unit_s_own_value_stands_alone(common: World) -> None:
     """Neither a stricter nor a looser thread changes what a unit declares."""
-    thread = world.thread(("restricted", *OPEN_THREAD[1:]))
-    unit = world.unit(OPEN, thread=thread)
-    world.link(world.thread(), unit)
-    assert world.class_of(unit) == world.class_id(OPEN)
+    thread = common.thread(("restricted", *OPEN_THREAD[1:]))
+    unit = common.unit(OPEN, thread=thread)
+    common.link(common.thread(), unit)
+    assert common.class_of(unit) == common.class_id(OPEN)
 
 
-def test_the_stricter_of_two_ordered_values_wins_in_either_order(world: World) -> None:
+def test_the_stricter_of_two_ordered_values_wins_in_either_order(common: World) -> None:
     """Orders are declared for visibility, risk_class and publication_state."""
-    loose = world.thread(("public", "published", "published", "low", "enacted", "thread"))
-    strict = world.thread(("internal", "published", "withdrawn", "high", "enacted", "thread"))
-    wanted = world.class_id(("internal", "published", "withdrawn", "high", "enacted", "faq"))
+    loose = common.thread(("public", "published", "published", "low", "enacted", "thread"))
+    strict = common.thread(("internal", "published", "withdrawn", "high", "enacted", "thread"))
+    wanted = common.class_id(("internal", "published", "withdrawn", "high", "enacted", "faq"))
     for first, second in ((loose, strict), (strict, loose)):
-        unit = world.unit(BLANK, thread=first)
-        world.link(second, unit)
-        assert world.class_of(unit) == wanted
+        unit = common.unit(BLANK, thread=first)
+        common.link(second, unit)
+        assert common.class_of(unit) == wanted
 
 
-def test_disagreement_on_an_unordered_facet_gives_no_class(world: World) -> None:
+def test_disagreement_on_an_unordered_facet_gives_no_class(common: World) -> None:
     """Readiness and authority have no order: two threads that differ contradict each other."""
-    unit = world.unit(BLANK, thread=world.thread())
-    world.link(world.thread(("public", "approved", *OPEN_THREAD[2:])), unit)
-    assert world.class_of(unit) == -1
-    assert quarantined(world, unit) == [("readiness", "", "contradiction")]
+    unit = common.unit(BLANK, thread=common.thread())
+    common.link(common.thread(("public", "approved", *OPEN_THREAD[2:])), unit)
+    assert common.class_of(unit) == -1
+    assert quarantined(common, unit) == [("readiness", "", "contradiction")]
 
 
-def test_quarantine_is_closed_when_the_contradiction_ends(world: World) -> None:
+def test_quarantine_is_closed_when_the_contradiction_ends(common: World) -> None:
     """The row stays as history, resolved."""
-    other = world.thread(("public", "approved", *OPEN_THREAD[2:]))
-    unit = world.unit(BLANK, thread=world.thread())
-    world.link(other, unit)
-    world.run("delete from brain.thread_membership where thread_id = %s", [other])
-    assert world.class_of(unit) == world.class_id(OPEN)
-    assert quarantined(world, unit) == []
-    assert world.one("select count(*) from brain.quarantine where object_id = %s", [unit]) == 1
+    other = common.thread(("public", "approved", *OPEN_THREAD[2:]))
+    unit = common.unit(BLANK, thread=common.thread())
+    common.link(other, unit)
+    common.run("delete from brain.thread_membership where thread_id = %s", [other])
+    assert common.class_of(unit) == common.class_id(OPEN)
+    assert quarantined(common, unit) == []
+    assert common.one("select count(*) from brain.quarantine where object_id = %s", [unit]) == 1
 
 
-def test_ingest_in_one_transaction_leaves_no_passing_quarantine(world: World) -> None:
+def test_ingest_in_one_transaction_leaves_no_passing_quarantine(common: World) -> None:
     """A blank unit has no class until its link is written; nobody was there to see it."""
-    unit = world.unit(BLANK, thread=world.thread())
-    assert world.one("select count(*) from brain.quarantine where object_id = %s", [unit]) == 0
+    unit = common.unit(BLANK, thread=common.thread())
+    assert common.one("select count(*) from brain.quarantine where object_id = %s", [unit]) == 0
 
 
-def test_an_unknown_word_of_a_thread_is_stricter_than_all(world: World) -> None:
+def test_an_unknown_word_of_a_thread_is_stricter_than_all(common: World) -> None:
     """A mis-cased value beside a good one must not be outvoted by it."""
-    unit = world.unit(BLANK, thread=world.thread())
-    world.link(world.thread(("Public", *OPEN_THREAD[1:])), unit)
-    assert world.class_of(unit) == -1
+    unit = common.unit(BLANK, thread=common.thread())
+    common.link(common.thread(("Public", *OPEN_THREAD[1:])), unit)
+    assert common.class_of(unit) == -1
 
 
-def test_a_wrong_link_fills_nothing(world: World) -> None:
+def test_a_wrong_link_fills_nothing(common: World) -> None:
     """A link that was found wrong has no say, neither to open nor to close."""
-    unit = world.unit(BLANK)
-    world.link(world.thread(), unit, "wrong_link")
-    assert world.class_of(unit) == -1
+    unit = common.unit(BLANK)
+    common.link(common.thread(), unit, "wrong_link")
+    assert common.class_of(unit) == -1
 
 
-def test_a_doubtful_link_can_only_restrict(world: World) -> None:
+def test_a_doubtful_link_can_only_restrict(common: World) -> None:
     """Chosen by us: needs_human alone fills nothing; beside an active link it counts."""
-    unit = world.unit(BLANK)
-    world.link(world.thread(("internal", *OPEN_THREAD[1:])), unit, "needs_human")
-    assert world.class_of(unit) == -1
-    world.link(world.thread(), unit)
-    assert world.class_of(unit) == world.class_id(("internal", *OPEN[1:]))
+    unit = common.unit(BLANK)
+    common.link(common.thread(("internal", *OPEN_THREAD[1:])), unit, "needs_human")
+    assert common.class_of(unit) == -1
+    common.link(common.thread(), unit)
+    assert common.class_of(unit) == common.class_id(("internal", *OPEN[1:]))
 
 
-def test_withdrawing_a_thread_withdraws_the_units_that_inherit(world: World) -> None:
+def test_withdrawing_a_thread_withdraws_the_units_that_inherit(common: World) -> None:
     """In the same transaction; a unit with a value of its own keeps it."""
-    thread = world.thread()
-    blank, own = world.unit(BLANK, thread=thread), world.unit(OPEN, thread=thread)
-    world.run("update brain.thread set publication_state = 'withdrawn' where id = %s", [thread])
-    assert world.class_of(blank) == world.class_id(
+    thread = common.thread()
+    blank, own = common.unit(BLANK, thread=thread), common.unit(OPEN, thread=thread)
+    common.run("update brain.thread set publication_state = 'withdrawn' where id = %s", [thread])
+    assert common.class_of(blank) == common.class_id(
         ("public", "published", "withdrawn", "low", "enacted", "faq")
     )
-    assert world.class_of(own) == world.class_id(OPEN)
+    assert common.class_of(own) == common.class_id(OPEN)
 
 
-def test_a_deleted_thread_fills_nothing(world: World) -> None:
-    thread = world.thread()
-    unit = world.unit(BLANK, thread=thread)
-    world.run("update brain.thread set deleted_at = now() where id = %s", [thread])
-    assert world.class_of(unit) == -1
+def test_a_deleted_thread_fills_nothing(common: World) -> None:
+    thread = common.thread()
+    unit = common.unit(BLANK, thread=thread)
+    common.run("update brain.thread set deleted_at = now() where id = %s", [thread])
+    assert common.class_of(unit) == -1
 
 
 def test_a_link_made_while_its_thread_is_being_withdrawn_sees_the_withdrawal(
-    world: World,
+    common: World,
 ) -> None:
     """Two transactions at once: whoever comes second waits and computes from the new words."""
-    thread = world.thread()
-    unit = world.unit(BLANK)
-    with world.login(INGEST) as withdrawing, world.login(INGEST) as linking:
+    thread = common.thread()
+    unit = common.unit(BLANK)
+    with common.login(INGEST) as withdrawing, common.login(INGEST) as linking:
         withdrawing.execute("begin")
         withdrawing.execute(
             "update brain.thread set publication_state = 'withdrawn' where id = %s", [thread]
@@ -156,7 +156,7 @@ def test_a_link_made_while_its_thread_is_being_withdrawn_sees_the_withdrawal(
         assert blocked(linking, thread, unit)
         withdrawing.execute("commit")
         assert not blocked(linking, thread, unit)
-    assert world.class_of(unit) == world.class_id(
+    assert common.class_of(unit) == common.class_id(
         ("public", "published", "withdrawn", "low", "enacted", "faq")
     )
 

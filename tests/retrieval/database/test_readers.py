@@ -34,61 +34,61 @@ def read(world: World, subject: SubjectWire, use: Callable[[PostgresReader], Awa
     return asyncio.run(main())
 
 
-def test_hydration_gives_bodies_of_permitted_units_and_names_the_others(world: World) -> None:
+def test_hydration_gives_bodies_of_permitted_units_and_names_the_others(common: World) -> None:
     """Refused and absent ids are discrepancies of the index that offered them."""
-    shown, hidden, absent = world.unit(body="shown"), world.unit(SECRET), uuid4()
-    world.as_superuser("update brain.outbox set done_at = now()")
-    found = read(world, world.subject("customer"), lambda r: r.hydrate([shown, hidden, absent]))
+    shown, hidden, absent = common.unit(body="shown"), common.unit(SECRET), uuid4()
+    common.as_superuser("update brain.outbox set done_at = now()")
+    found = read(common, common.subject("customer"), lambda r: r.hydrate([shown, hidden, absent]))
     assert {unit.body for unit in found.units.values()} == {"shown"}
     assert found.units[shown].facets.visibility == "public"
     assert {(d.unit_id, d.class_id, d.layer, d.pending) for d in found.discrepancies} == {
-        (hidden, world.class_id(SECRET), "vector_index", False),
+        (hidden, common.class_id(SECRET), "vector_index", False),
         (absent, -1, "vector_index", False),
     }
 
 
-def test_an_open_young_update_of_the_index_is_told_apart(world: World) -> None:
+def test_an_open_young_update_of_the_index_is_told_apart(common: World) -> None:
     """Pending and younger than the objective: a stale index, not a leak (architecture 6)."""
-    unit = world.unit(SECRET)
-    young = read(world, world.subject("customer"), lambda r: r.hydrate([unit]))
-    world.as_superuser("update brain.outbox set created_at = now() - interval '1 hour'")
-    old = read(world, world.subject("customer"), lambda r: r.hydrate([unit]))
+    unit = common.unit(SECRET)
+    young = read(common, common.subject("customer"), lambda r: r.hydrate([unit]))
+    common.as_superuser("update brain.outbox set created_at = now() - interval '1 hour'")
+    old = read(common, common.subject("customer"), lambda r: r.hydrate([unit]))
     assert [d.pending for d in (*young.discrepancies, *old.discrepancies)] == [True, False]
 
 
-def test_excluded_units_are_as_if_they_had_never_existed(world: World) -> None:
+def test_excluded_units_are_as_if_they_had_never_existed(common: World) -> None:
     """Neither a body nor a discrepancy."""
-    unit, hidden = world.unit(), world.unit(SECRET)
+    unit, hidden = common.unit(), common.unit(SECRET)
     found = read(
-        world,
-        world.subject("customer"),
+        common,
+        common.subject("customer"),
         lambda r: r.hydrate([unit, hidden], exclude=frozenset([unit, hidden])),
     )
     assert not found.units
     assert found.discrepancies == ()
 
 
-def test_a_deleted_unit_is_gone_at_once(world: World) -> None:
-    unit = world.unit()
-    world.run("update brain.unit set deleted_at = now()")
-    assert not read(world, world.subject("customer"), lambda r: r.hydrate([unit])).units
+def test_a_deleted_unit_is_gone_at_once(common: World) -> None:
+    unit = common.unit()
+    common.run("update brain.unit set deleted_at = now()")
+    assert not read(common, common.subject("customer"), lambda r: r.hydrate([unit])).units
 
 
-def test_only_the_current_revision_is_ever_read(world: World) -> None:
+def test_only_the_current_revision_is_ever_read(common: World) -> None:
     """Body, vector and lexical form of an older revision are invisible under row security."""
-    unit = world.unit(body="old", terms=[1])
-    world.run(
+    unit = common.unit(body="old", terms=[1])
+    common.run(
         "insert into brain.unit_revision (unit_id, revision, title, body, body_sha256,"
         " lexical_terms, lexical_weights) values (%s, 2, 't', 'new', 's', '{2}', '{1}')",
         [unit],
     )
     for revision in (1, 2):
-        world.run(
+        common.run(
             "insert into brain.embedding values (%s, %s, 'm', %s)",
             [unit, revision, bytes([revision])],
             role=INDEX,
         )
-    world.run("update brain.unit set current_revision = 2")
+    common.run("update brain.unit set current_revision = 2")
 
     async def everything(reader: PostgresReader) -> tuple[object, ...]:
         hydrated = await reader.hydrate([unit])
@@ -99,7 +99,7 @@ def test_only_the_current_revision_is_ever_read(world: World) -> None:
             await reader.vectors([unit], model="m"),
         )
 
-    found = read(world, world.subject("customer"), everything)
+    found = read(common, common.subject("customer"), everything)
     assert found == ("new", (2,), {unit: b"\x02"})
 
 
@@ -128,35 +128,35 @@ def test_a_broken_predicate_as_well_is_caught_in_this_process(world: World) -> N
     assert [d.layer for d in found.discrepancies] == ["row_level_security"]
 
 
-def test_hidden_and_absent_addresses_are_the_same_nothing(world: World) -> None:
-    hidden = world.unit(SECRET)
+def test_hidden_and_absent_addresses_are_the_same_nothing(common: World) -> None:
+    hidden = common.unit(SECRET)
     for address in (f"unit/{hidden}", "unit/none", "nul\x00", "\ud800", ""):
         assert (
-            read(world, world.subject("customer"), lambda r, a=address: r.unit_by_address(a))
+            read(common, common.subject("customer"), lambda r, a=address: r.unit_by_address(a))
             is None
         )
 
 
-def test_threads_are_found_by_id_and_address_within_the_scope(world: World) -> None:
-    shown, hidden = world.thread(), world.thread((*SECRET[:5], "thread"))
+def test_threads_are_found_by_id_and_address_within_the_scope(common: World) -> None:
+    shown, hidden = common.thread(), common.thread((*SECRET[:5], "thread"))
 
     async def look(reader: PostgresReader) -> list[UUID | None]:
         references = [str(shown), f"thread/{shown}", str(hidden), f"thread/{hidden}", "\x00"]
         threads = [await reader.thread_by_reference(reference) for reference in references]
         return [thread and thread.id for thread in threads]
 
-    assert read(world, world.subject("customer"), look) == [shown, shown, None, None, None]
+    assert read(common, common.subject("customer"), look) == [shown, shown, None, None, None]
 
 
-def test_links_and_edges_need_both_ends(world: World) -> None:
+def test_links_and_edges_need_both_ends(common: World) -> None:
     """A link shows a thread to its unit and a unit to its thread; an edge likewise."""
-    shown, other, hidden = world.unit(), world.unit(), world.unit(SECRET)
-    thread, secret_thread = world.thread(), world.thread((*SECRET[:5], "thread"))
+    shown, other, hidden = common.unit(), common.unit(), common.unit(SECRET)
+    thread, secret_thread = common.thread(), common.thread((*SECRET[:5], "thread"))
     for t in (thread, secret_thread):
         for u in (shown, other, hidden):
-            world.link(t, u)
+            common.link(t, u)
     for pair in ((shown, other), (shown, hidden), (hidden, other)):
-        world.run(
+        common.run(
             "insert into brain.edge (id, src, dst, relation)"
             " values (gen_random_uuid(), %s, %s, 'cites')",
             pair,
@@ -170,7 +170,7 @@ def test_links_and_edges_need_both_ends(world: World) -> None:
             [(e.src, e.dst) for e in edges],
         )
 
-    assert read(world, world.subject("customer"), look) == (
+    assert read(common, common.subject("customer"), look) == (
         {(thread, shown), (thread, other)},
         [(shown, other)],
     )
@@ -227,18 +227,18 @@ def test_thread_frequencies_and_partials_hold_nothing_hidden(world: World) -> No
     )
 
 
-def test_a_consent_opens_a_unit_and_its_end_closes_it_at_once(world: World) -> None:
+def test_a_consent_opens_a_unit_and_its_end_closes_it_at_once(common: World) -> None:
     """Read live from the primary; expiry by the database's clock."""
-    unit = world.unit(HIGH_RISK)
-    subject = world.subject("customer", purpose="support")
+    unit = common.unit(HIGH_RISK)
+    subject = common.subject("customer", purpose="support")
 
     def seen() -> bool:
-        return unit in read(world, subject, lambda r: r.hydrate([unit])).units
+        return unit in read(common, subject, lambda r: r.hydrate([unit])).units
 
     assert not seen()
-    world.consent("subject", unit=unit)
+    common.consent("subject", unit=unit)
     assert seen()
-    world.as_superuser("update gate.consent set expires_at = granted_at + interval '1 second'")
+    common.as_superuser("update gate.consent set expires_at = granted_at + interval '1 second'")
     assert not seen()
 
 
@@ -261,11 +261,11 @@ def test_a_consent_to_a_thread_reaches_its_sure_units(world: World) -> None:
     )
 
 
-def test_further_profiles_only_narrow(world: World) -> None:
+def test_further_profiles_only_narrow(common: World) -> None:
     """The role is the caller's own; the predicate is the intersection."""
-    partner = world.unit(("partner", *OPEN[1:]))
+    partner = common.unit(("partner", *OPEN[1:]))
     for profiles, wanted in ((("employee",), True), (("employee", "customer"), False)):
-        found = read(world, world.subject(*profiles), lambda r: r.hydrate([partner]))
+        found = read(common, common.subject(*profiles), lambda r: r.hydrate([partner]))
         assert bool(found.units) == wanted
 
 
@@ -285,12 +285,12 @@ def test_a_missing_grant_row_is_a_mismatch_and_not_nothing(world: World) -> None
         read(world, world.subject("customer"), lambda r: r.hydrate([]))
 
 
-def test_an_unknown_profile_is_a_mismatch(world: World) -> None:
+def test_an_unknown_profile_is_a_mismatch(common: World) -> None:
     with pytest.raises(PolicyMismatch):
-        read(world, world.subject("nobody"), lambda r: r.hydrate([]))
+        read(common, common.subject("nobody"), lambda r: r.hydrate([]))
 
 
-def test_a_server_that_does_not_answer_is_unavailable(world: World) -> None:
+def test_a_server_that_does_not_answer_is_unavailable(common: World) -> None:
     """Postgres' own exceptions do not leave the adapter."""
 
     async def main() -> None:
@@ -304,20 +304,20 @@ def test_a_server_that_does_not_answer_is_unavailable(world: World) -> None:
     asyncio.run(main())
 
 
-def test_a_session_that_is_ended_by_the_server_is_unavailable(world: World) -> None:
+def test_a_session_that_is_ended_by_the_server_is_unavailable(common: World) -> None:
     """The request is refused; the next one finds a new session."""
 
     async def hydrate(truth: PostgresTruth, meanwhile: Callable[[World], None]) -> None:
-        async with truth.reading(world.subject("customer"), world.snapshot) as reader:
-            await asyncio.to_thread(meanwhile, world)
+        async with truth.reading(common.subject("customer"), common.snapshot) as reader:
+            await asyncio.to_thread(meanwhile, common)
             await reader.hydrate([uuid4()])
 
     async def main() -> None:
-        async with world.truth("customer") as truth:
+        async with common.truth("customer") as truth:
             with pytest.raises(StoreUnavailable):
                 await hydrate(truth, end_sessions)
             await hydrate(truth, lambda _: None)
-            end_sessions(world)
+            end_sessions(common)
             await hydrate(truth, lambda _: None)
 
     asyncio.run(main())
@@ -331,14 +331,14 @@ def end_sessions(world: World) -> None:
         )
 
 
-def test_a_reader_sees_one_moment(world: World) -> None:
+def test_a_reader_sees_one_moment(common: World) -> None:
     """Repeatable read: what commits meanwhile is for the next request, and the guard."""
-    unit = world.unit(thread=world.thread(OPEN_THREAD))
+    unit = common.unit(thread=common.thread(OPEN_THREAD))
 
     async def look(reader: PostgresReader) -> list[bool]:
         first = await reader.hydrate([unit])
-        await asyncio.to_thread(world.run, "update brain.unit set publication_state = 'withdrawn'")
+        await asyncio.to_thread(common.run, "update brain.unit set publication_state = 'withdrawn'")
         return [unit in first.units, unit in (await reader.hydrate([unit])).units]
 
-    assert read(world, world.subject("customer"), look) == [True, True]
-    assert not read(world, world.subject("customer"), lambda r: r.hydrate([unit])).units
+    assert read(common, common.subject("customer"), look) == [True, True]
+    assert not read(common, common.subject("customer"), lambda r: r.hydrate([unit])).units
