@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+import uvloop
 from rich.console import Console
 from rich.markup import escape
 
@@ -41,7 +42,7 @@ def main() -> int:
     given = parser.parse_args()
     out = Console(highlight=False, soft_wrap=True)
     try:
-        return asyncio.run(
+        return uvloop.run(
             _run(out, once=given.once, every_unit=given.every_unit, state=given.state)
         )
     except PolicyError as error:

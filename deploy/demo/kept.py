@@ -50,7 +50,7 @@ def fresh_keys() -> Mapping[Realm, ECKey]:
 
 def write_private(path: Path, document: object) -> None:
     """Write JSON whole or not at all, mode 0600."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     half = path.with_name(f"{path.name}.new")
     half.unlink(missing_ok=True)
     descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
