@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import psycopg
@@ -20,27 +19,8 @@ from gateway.server import PortTaken
 from gateway.settings import load
 from gateway.stores import running_address
 from retrieval.embedded import Embedded
-from tests.gateway.cli.made import Ended
+from tests.gateway.cli.made import Ended, environment
 from tests.services import Database
-
-
-def environment(services: Embedded, database: Database, tmp_path: Path) -> dict[str, str]:
-    """A database, a collection and a state folder of this test's own."""
-    config = tmp_path / "gateway.toml"
-    config.write_text(
-        f'[qdrant]\ncollection = "t-{uuid4().hex[:12]}"\n[telemetry]\naccess_log = false\n'
-    )
-    return {
-        "GATEWAY_CONFIG": str(config),
-        "GATEWAY_DATABASE_URL": database.url,
-        "GATEWAY_DATABASE_SECRET": database.secret,
-        "GATEWAY_QDRANT_URL": services.qdrant_url,
-        "GATEWAY_QDRANT_API_KEY": services.qdrant_api_key,
-        "GATEWAY_EMBEDDER": "hashing-64",
-        "GATEWAY_LISTEN": "127.0.0.1:0",
-        "GATEWAY_ADMIN_LISTEN": "127.0.0.1:0",
-        "GATEWAY_STATE": str(tmp_path / "state"),
-    }
 
 
 @pytest.fixture

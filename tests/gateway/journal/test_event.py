@@ -28,6 +28,13 @@ def test_event_names_at_most_fifty_units_and_counts_all(units: dict) -> None:  #
     assert list(made.class_ids) == sorted(set(made.class_ids))
 
 
+@pytest.mark.parametrize(("count", "named"), [(1, 1), (50, 50), (51, 50), (200, 50)])
+def test_cap_is_fifty_and_the_count_goes_on(count: int, named: int) -> None:
+    """The border itself: random dictionaries seldom come near it."""
+    made = event(units=[(uuid4(), 1) for _ in range(count)])
+    assert (len(made.unit_ids), made.unit_count) == (named, count)
+
+
 def test_same_unit_found_by_two_layers_is_counted_once() -> None:
     """Chosen by us: the count is of units, not of findings."""
     unit_id = uuid4()
