@@ -16,7 +16,7 @@ import collections
 import re
 import select
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httptools
 
@@ -187,8 +187,8 @@ class Connection(asyncio.Protocol):
     # --- asyncio ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio's own contract
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's: cast, never isinstance
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         exchange = self._exchange

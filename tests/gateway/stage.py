@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+import uvloop
+
 from gateway.app import DataPlane
 from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import OwnKeys
@@ -203,7 +205,7 @@ class Stage:
         self.drained = threading.Event()
         self.data_socket, self.admin_socket = bind("127.0.0.1", 0), bind("127.0.0.1", 0)
         self.port: int = self.data_socket.getsockname()[1]
-        self.loop = asyncio.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._handlers: set[asyncio.Task[Any]] = set()
         self._up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stage", daemon=True)
