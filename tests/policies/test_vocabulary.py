@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policies import vocabulary_file
 from policies.__main__ import main
 from policies.errors import Fault, InvalidPolicy, UnknownClass, UnorderedFacet
+from policies.faults import Faults
 from policies.snapshot import Snapshot, load
 from policies.vocabulary import FACETS, enumerate_classes
 
@@ -208,6 +209,26 @@ def test_a_vocabulary_that_moves_ids_or_misspells_is_refused(
 def test_an_edited_lock_is_refused(old: str, new: str, edit: Edit, faults: Refused) -> None:
     edit("rules/classes.lock", old, new)
     assert {f.code for f in faults()} & {"bad_lock", "lock_mismatch"}
+
+
+@pytest.mark.parametrize(
+    ("second", "accepted"),
+    [
+        ("low|standard|high|extreme", True),
+        ("extreme|low|standard|high", False),
+        ("low|high|standard", False),
+        ("low|standard", False),
+    ],
+)
+def test_a_later_generation_only_appends(second: str, accepted: bool, folder: Path) -> None:
+    """Otherwise the vocabulary could follow a lock that had moved the ids itself."""
+    text = (folder / vocabulary_file.LOCK).read_text()
+    first = text[text.index("generation 1") :]
+    faults = Faults()
+    later = first.replace("generation 1", "generation 2").replace("low|standard|high", second)
+    found = vocabulary_file.read_lock(text + later, faults)
+    assert len(found) == 2
+    assert (not faults.found) is accepted
 
 
 def test_a_vocabulary_of_more_classes_than_smallint_holds_is_refused(
