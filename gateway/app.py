@@ -29,7 +29,7 @@ from gateway.holder import SnapshotHolder
 from gateway.ingress.abort import ABORT
 from gateway.ingress.body import Body
 from gateway.ingress.limits import Limits
-from gateway.ingress.provenance import new_request_id, trusted_peer
+from gateway.ingress.provenance import request_id_from, trusted_peer
 from gateway.journal.event import SecurityEvent
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Hop
@@ -159,15 +159,14 @@ class DataPlane:
     def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
         found = [value for name, value in headers if name == b"traceparent"]
         client = scope.get("client")
-        peer = client[0] if client else ""
-        trusted = self.snapshots.ready and (
-            trusted_peer(peer, self.snapshots.current.trusted_peers) is not None
-        )
+        address = client[0] if client else ""
+        peers = self.snapshots.current.trusted_peers if self.snapshots.ready else ()
+        peer = trusted_peer(address, peers)
         return Visit(
-            request_id=new_request_id(),
-            trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=trusted),
+            request_id=request_id_from(headers, peer),
+            trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=peer is not None),
             method=scope["method"],
-            peer=peer,
+            peer=address,
         )
 
     async def _answer(

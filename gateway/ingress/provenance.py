@@ -7,15 +7,45 @@ that operators follow through journal, log and trace.
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Iterable
+from typing import Final
 
+from gateway.errors import Headers
 from policies.bindings import TrustedPeer
+
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 
 
 def new_request_id() -> str:
     """A fresh opaque id, 32 hex digits."""
     return secrets.token_hex(16)
+
+
+def request_id_from(headers: Headers, peer: TrustedPeer | None) -> str:
+    """The id that a trusted proxy gave this request if it may give one, else a fresh one."""
+    if peer is not None and "x-request-id" in peer.headers:
+        found = [value for name, value in headers if name == b"x-request-id"]
+        if len(found) == 1 and _REQUEST_ID.fullmatch(found[0]):
+            return found[0].decode("ascii")
+    return new_request_id()
+
+
+def forwarded_for(headers: Headers, peer: TrustedPeer | None, client: str) -> str:
+    """The chain of addresses up to ``client``, the socket's own.
+
+    A trusted proxy's chain stands before it only when every element is an address: what
+    cannot be read is nobody's address.
+    """
+    if peer is None or "x-forwarded-for" not in peer.headers:
+        return client
+    told = b",".join(value for name, value in headers if name == b"x-forwarded-for")
+    chain = [one.strip() for one in told.decode("latin-1").split(",")] if told else []
+    try:
+        return ", ".join([*(str(ipaddress.ip_address(one)) for one in chain), client])
+    except ValueError:
+        return client
 
 
 def trusted_peer(client: str, peers: Iterable[TrustedPeer]) -> TrustedPeer | None:

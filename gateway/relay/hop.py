@@ -14,6 +14,8 @@ from gateway.authn import delegation
 from gateway.authn.own_keys import OwnKeys
 from gateway.errors import Code, Refusal
 from gateway.ingress.body import Body, declared_bytes, has_body
+from gateway.ingress.normalise import valid_host
+from gateway.ingress.provenance import forwarded_for
 from gateway.relay import assertion, headers
 from gateway.relay.upstream import (
     UpstreamRequest,
@@ -142,16 +144,16 @@ class Hop:
 
 def _forwarded(passage: Passage) -> list[tuple[bytes, bytes]]:
     """The X-Forwarded family from the socket; a trusted peer's own words where it may say them."""
-    client, scheme, host = passage.client.encode("ascii"), passage.scheme.encode(), passage.host
-    believed = passage.trusted_peer.headers if passage.trusted_peer is not None else ()
-    told = {
-        name: value
-        for name, value in passage.client_headers
-        if name.decode("ascii", "replace") in believed
-    }
-    chain = told.get(b"x-forwarded-for")
+    peer, told = passage.trusted_peer, dict(passage.client_headers)
+    believed = peer.headers if peer is not None else ()
+    scheme, host = passage.scheme.encode("ascii"), passage.host
+    if "x-forwarded-proto" in believed and told.get(b"x-forwarded-proto") in {b"http", b"https"}:
+        scheme = told[b"x-forwarded-proto"]
+    if "x-forwarded-host" in believed and valid_host(told.get(b"x-forwarded-host", b"")):
+        host = told[b"x-forwarded-host"]
+    chain = forwarded_for(passage.client_headers, peer, passage.client)
     return [
-        (b"x-forwarded-for", chain + b", " + client if chain else client),
-        (b"x-forwarded-proto", told.get(b"x-forwarded-proto", scheme)),
-        (b"x-forwarded-host", told.get(b"x-forwarded-host", host)),
+        (b"x-forwarded-for", chain.encode("ascii")),
+        (b"x-forwarded-proto", scheme),
+        (b"x-forwarded-host", host),
     ]
