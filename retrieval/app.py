@@ -68,6 +68,7 @@ async def open_retrieval(
         secret,
         snapshot().vocabulary.audiences,
         connections_max=stores.connections_max,
+        wait_s=stores.connection_wait_s,
         lag_objective_s=stores.lag_objective_s,
     )
     index = QdrantIndex(

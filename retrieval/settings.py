@@ -71,8 +71,9 @@ class StoreSettings(_Section):
     """Where the stores are. The same for embedded services and for a cluster.
 
     ``database_url`` names server and database; users and passwords are derived from
-    ``database_secret``. ``connections_max`` is per audience. ``lag_objective_s``: how long the
-    index may lag before a difference is an incident.
+    ``database_secret``. ``connections_max`` is per audience; a request that finds none free or
+    alive within ``connection_wait_s`` is refused. ``lag_objective_s``: how long the index may
+    lag before a difference is an incident.
     """
 
     database_url: str = Field(repr=False)
@@ -81,6 +82,7 @@ class StoreSettings(_Section):
     qdrant_api_key: SecretStr
     collection: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")] = "units"
     connections_max: Count = 8
+    connection_wait_s: Annotated[float, Field(gt=0, le=30)] = 2.0
     lag_objective_s: Annotated[float, Field(gt=0)] = 5.0
 
 

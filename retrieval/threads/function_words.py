@@ -12,17 +12,18 @@ from typing import Final
 
 _ENGLISH: Final = """
 a about all also am an and any are as at be been being but by can could did do does doing
-explain find for from get give had has have having he her here him his how i if in into is it
-its just know like me mean more most much my need no not of on one or our out over please said
-same say says shall she should show so some such tell than that the their them then there these
-they this those to too under up us very want was we were what when where whether which who whom
-whose why will with work works would you your
+explain find for from get give had happen happens has have having he her here him his how i if
+in into is it its just know like me mean more most much my need no not of on one or our out over
+please said same say says shall she should show so some such tell than that the their them then
+there these they this those to too under up us very want was we were what when where whether
+which who whom whose why will with work works would you your
 """
 _GERMAN: Final = """
 aber als am an auch auf aus bei bin bis da das dass dein dem den der des die dies diese dieser
 du durch ein eine einem einen einer eines er es für gibt hat habe haben ich ihr im in ist kann
 können man mein mich mir mit muss nach nicht oder ob sein sich sie sind um und uns unser unter
-vom von vor wann warum was welche welcher welches wenn wer werden wie wir wird wo zu zum zur über
+vom von vor wann warum was welche welcher welches wenn wer werden wie wir wird wo zu zum zur
+über
 """
 _FRENCH: Final = """
 au aux avec ce ces cette comment dans de des du elle en est et être il ils je la le les leur ma
@@ -35,9 +36,9 @@ hay la las lo los me mi no nos o para pero por porque puedo que quien quién qu�
 son su sus tiene tu un una unas uno unos y yo
 """
 _VIETNAMESE: Final = """
-bao bị bởi cho chưa có của cách các còn cùng cũng do gì giữa hay hoặc hãy khi không là làm
-lại mà một nào này nên nếu như nhưng những nó ra rằng sao sẽ theo thì thế trong tôi từ và vào về
-với vì xin đã đang đâu đây đó được để ở
+bao bị bởi cho chưa có của cách các còn cùng cũng do gì giữa hay hoặc hãy khi không là làm lại
+mà một nào này nên nếu như nhưng những nó ra rằng sao sẽ theo thì thế trong tôi từ và vào về với
+vì xin đã đang đâu đây đó được để ở
 """
 
 FUNCTION_WORDS: Final = frozenset(

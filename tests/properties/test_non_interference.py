@@ -38,6 +38,8 @@ from tests.retrieval.world import (
 )
 from tests.services import Cluster, Database, VectorService, fresh_database
 
+DEEP = settings().max_examples > 100
+
 WORDS = ("refund", "limit", "ledger", "password", "account", "shipping", "audit", "clerk")
 SEEN = (PUBLIC, PUBLIC, PARTNER, EMPLOYEE)
 AUDIENCES = ("customer", "partner", "employee", "agent")
@@ -87,7 +89,7 @@ def objects(draw: st.DrawFn, prefix: str, labels: Sequence[Label], around: World
         Thread(f"{prefix}:t{number}", draw(phrases), draw(phrases), label=draw(label))
         for number in range(draw(st.integers(1, 3)))
     )
-    mine = {one.address for one in (*units, *threads)}
+    mine = {one.address for one in World(units, threads).named}
     all_units = [unit.address for unit in (*units, *around.units)]
     all_threads = [thread.address for thread in (*threads, *around.threads)]
 
@@ -141,8 +143,8 @@ def served(
         runner.run(life.__aexit__(None, None, None))
 
 
-@pytest.mark.timeout(400)
-@settings(max_examples=25, phases=(Phase.explicit, Phase.generate))
+@pytest.mark.timeout(1800 if DEEP else 400)
+@settings(max_examples=150 if DEEP else 25, phases=(Phase.explicit, Phase.generate))
 @given(case=cases())
 def test_hidden_objects_change_no_byte_of_any_answer(
     runner: asyncio.Runner, served: Stage, case: Case
@@ -174,7 +176,7 @@ async def _ask_everything(served: Stage, case: Case) -> dict[str, list[str]]:
 
 async def _ask(served: Stage, case: Case, audience: str) -> list[str]:
     who = subjects(served.snapshot)[audience]
-    hidden_ids = {id_of(one.address) for one in (*case.hidden.units, *case.hidden.threads)}
+    hidden_ids = {id_of(one.address) for one in case.hidden.named}
     seen_thread, hidden_thread = case.seen.threads[0].address, case.hidden.threads[0].address
     hidden_unit = case.hidden.units[0]
     answers: list[Answer] = [

@@ -125,6 +125,11 @@ class World:
     artifacts: tuple[Artifact, ...] = ()
     health: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def named(self) -> tuple[Unit | Thread, ...]:
+        """What has an address."""
+        return (*self.units, *self.threads)
+
     def __add__(self, other: World) -> World:
         return World(
             self.units + other.units,

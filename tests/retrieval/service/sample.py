@@ -91,6 +91,7 @@ ACCOUNTS = World(
         Link("thread:passwords", "faq:reset"),
         Link("thread:fraud", "sop:fraud"),
         Link("thread:fraud", "faq:open-account"),
+        Link("thread:refunds", "faq:open-account", status="wrong_link"),
         Link("thread:empty", "sop:calendar"),
     ),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,11 +12,9 @@ from tests.retrieval.service.sample import SAMPLE
 from tests.retrieval.stage import Prepared, Stage, ids_in, packs, wire
 from tests.retrieval.world import SECRET, Artifact, Edge, Link, Thread, Unit, World, id_of, subject
 
-SECRETS = {
-    id_of(one.address)
-    for one in (*SAMPLE.units, *SAMPLE.threads)
-    if one.label.visibility == "restricted"
-} | {id_of("thread:refunds expects Fraud post-mortem")}
+SECRETS = {id_of(one.address) for one in SAMPLE.named if one.label.visibility == "restricted"} | {
+    id_of("thread:refunds expects Fraud post-mortem")
+}
 WORDS_OF_SECRETS = ("Fraud", "fraud", "investigators", "Easter", "900")
 AUDIENCES = ("customer", "partner", "employee")
 
@@ -160,7 +159,7 @@ def test_governed_names_every_id_of_the_response(sample: Prepared) -> None:
             await stage.unit("faq:reset", "employee"),
         ]
 
-    known = {str(id_of(one.address)) for one in (*SAMPLE.units, *SAMPLE.threads)} | {
+    known = {str(id_of(one.address)) for one in SAMPLE.named} | {
         str(id_of(f"{one.thread} expects {one.title}")) for one in SAMPLE.artifacts
     }
     for answer in sample.run(act):
@@ -190,3 +189,26 @@ def test_the_applied_scope_is_the_subjects_own(sample: Prepared) -> None:
         "tenants": ["acme"],
         "jurisdictions": [],
     }
+
+
+def test_an_index_that_lies_changes_nothing_but_the_envelope(own_sample: Prepared) -> None:
+    """Fault injection of issue 2: a payload relabelled by hand is refused by the truth, before
+    any score is stretched, and reported once."""
+    secret = id_of("secret:fraud-rules")
+
+    async def act(stage: Stage) -> tuple[Answer, Answer]:
+        question = "refunds held for fraud checks"
+        before = await stage.retrieve(question, mode="raw", k=50)
+        held = await stage.index.held([secret, id_of("policy:refunds")])
+        true, open_label = held[secret], held[id_of("policy:refunds")]
+        assert true is not None
+        assert open_label is not None
+        await stage.index.relabel([replace(true, class_id=open_label.class_id)])
+        return before, await stage.retrieve(question, mode="raw", k=50)
+
+    before, after = own_sample.run(act)
+    assert wire(before) == wire(after)
+    assert before.discrepancies == ()
+    (found,) = after.discrepancies
+    assert (found.unit_id, found.pending) == (secret, False)
+    assert found.layer in {"vector_index", "lexical_index"}
