@@ -24,7 +24,7 @@ import httpx
 import psycopg
 import pytest
 
-from retrieval.embedded import Death, EmbeddedError, start
+from retrieval.embedded import Death, Embedded, EmbeddedError, start
 from retrieval.embedded.places import arrange, check_space, may_enter, postgres_owner
 from retrieval.embedded.postgres import end_orphan, start_postgres
 from retrieval.embedded.processes import command_of
@@ -39,6 +39,11 @@ def state() -> Iterator[Path]:
     """A state folder of this test's own."""
     with state_folder() as folder:
         yield folder
+
+
+def begin(state: Path, **options: Any) -> Embedded:
+    """Start without waiting for the disk, where no commit has to outlive a killed Postgres."""
+    return start(state, durable=False, **options)
 
 
 def until(true: Callable[[], object], what: str) -> None:
@@ -81,10 +86,10 @@ def point_count(url: str, key: str, name: str) -> int:
 
 def test_a_restart_keeps_data_addresses_and_secrets(state: Path) -> None:
     """Both stores, and the ports as long as nobody took them meanwhile."""
-    with start(state) as first:
+    with begin(state) as first:
         run_sql(first.database_url, "create table kept (n integer)")
         make_collection(first.qdrant_url, first.qdrant_api_key, "kept")
-    with start(state) as second:
+    with begin(state) as second:
         assert (second.database_url, second.database_secret) == (
             first.database_url,
             first.database_secret,
@@ -117,7 +122,7 @@ def test_everything_ends_when_the_application_is_killed(state: Path) -> None:
         assert application.stdout is not None
         pids = json.loads(application.stdout.readline())
         application.kill()
-    with start(state) as again:
+    with begin(state) as again:
         assert run_sql(again.database_url, "select 1") == (1,)
         assert gone(pids)
 
@@ -138,31 +143,31 @@ def test_a_killed_postmaster_is_reported_and_recovered(state: Path) -> None:
 
 def test_a_killed_vector_engine_is_reported_and_loses_nothing_acknowledged(state: Path) -> None:
     """What was answered with 200 was written ahead."""
-    with start(state) as pair:
+    with begin(state) as pair:
         make_collection(pair.qdrant_url, pair.qdrant_api_key, "kept")
         os.kill(pair.pids["qdrant"], signal.SIGKILL)
         until(lambda: pair.deaths, "the report of the death")
         assert pair.deaths == (Death("qdrant", -signal.SIGKILL),)
         assert run_sql(pair.database_url, "select 1") == (1,)
-    with start(state) as again:
+    with begin(state) as again:
         assert point_count(again.qdrant_url, again.qdrant_api_key, "kept") == 1
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's help is Linux's")
 def test_both_services_end_with_a_killed_supervisor(state: Path) -> None:
     """The second line behind the pipes; and the next start works."""
-    pair = start(state)
+    pair = begin(state)
     os.kill(pair.pids["supervisor"], signal.SIGKILL)
     until(lambda: gone(pair.pids), "the end of both services")
     pair.stop()
     assert pair.deaths == (Death("supervisor", -signal.SIGKILL),)
-    with start(state) as again:
+    with begin(state) as again:
         assert run_sql(again.database_url, "select 1") == (1,)
 
 
 def test_two_installations_run_side_by_side(state: Path) -> None:
     """Each has its own ports, data and secrets."""
-    with state_folder() as other, start(state) as one, start(other) as two:
+    with state_folder() as other, begin(state) as one, begin(other) as two:
         assert one.database_url != two.database_url
         assert one.qdrant_url != two.qdrant_url
         run_sql(one.database_url, "create table only_here (n integer)")
@@ -171,9 +176,9 @@ def test_two_installations_run_side_by_side(state: Path) -> None:
 
 def test_a_second_start_on_one_folder_names_the_holder(state: Path) -> None:
     """And leaves the first one alone."""
-    with start(state) as pair:
+    with begin(state) as pair:
         with pytest.raises(EmbeddedError) as caught:
-            start(state)
+            begin(state)
         assert caught.value.code == "state_held"
         assert str(os.getpid()) in caught.value.reason
         assert "GATEWAY_STATE" in caught.value.remedy
@@ -182,14 +187,14 @@ def test_a_second_start_on_one_folder_names_the_holder(state: Path) -> None:
 
 def test_a_taken_port_is_replaced_by_a_free_one(state: Path) -> None:
     """The ports of the last run are wishes, not demands."""
-    with start(state) as first:
+    with begin(state) as first:
         ports = [
             int(url.rpartition(":")[2].split("/")[0])
             for url in (first.database_url, first.qdrant_url)
         ]
     takers = [socket.create_server(("127.0.0.1", port)) for port in ports]
     try:
-        with start(state) as second:
+        with begin(state) as second:
             assert run_sql(second.database_url, "select 1") == (1,)
             assert collections(second.qdrant_url, second.qdrant_api_key) == []
             assert second.database_url != first.database_url
@@ -201,7 +206,7 @@ def test_a_taken_port_is_replaced_by_a_free_one(state: Path) -> None:
 
 def test_secrets_are_readable_by_their_owner_only(state: Path) -> None:
     """The state file holds the superuser's password; the data folder is closed too."""
-    with start(state) as pair:
+    with begin(state) as pair:
         mode = stat.S_IMODE((state / "services.json").stat().st_mode)
         assert mode == 0o600
         assert stat.S_IMODE((state / "postgres").stat().st_mode) == 0o700
@@ -218,28 +223,28 @@ def test_an_unwritable_folder_is_one_clear_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(EmbeddedError) as caught:
-        start(blocked / "state")
+        begin(blocked / "state")
     assert caught.value.code == "state_unwritable"
     assert "\n" not in str(caught.value)
 
 
 def test_a_lost_state_file_is_said_and_the_data_left_alone(state: Path) -> None:
     """Without the password the data cannot be opened; it must not be made anew silently."""
-    start(state).stop()
+    begin(state).stop()
     (state / "services.json").unlink()
     with pytest.raises(EmbeddedError) as caught:
-        start(state)
+        begin(state)
     assert caught.value.code == "state_incomplete"
     assert (state / "postgres" / "data" / "PG_VERSION").exists()
 
 
 def test_an_unreadable_index_is_said_with_its_remedy(state: Path) -> None:
     """The index can always be built anew from Postgres."""
-    with start(state) as pair:
+    with begin(state) as pair:
         make_collection(pair.qdrant_url, pair.qdrant_api_key, "broken")
     shutil.rmtree(state / "qdrant" / "broken" / "shard")
     with pytest.raises(EmbeddedError) as caught:
-        start(state)
+        begin(state)
     assert caught.value.code == "index_unreadable"
     assert "move" in caught.value.remedy
     assert gone(pair.pids)
@@ -247,10 +252,10 @@ def test_an_unreadable_index_is_said_with_its_remedy(state: Path) -> None:
 
 def test_data_of_another_version_is_refused(state: Path) -> None:
     """Nothing is converted behind the operator's back."""
-    start(state).stop()
+    begin(state).stop()
     (state / "postgres" / "data" / "PG_VERSION").write_text("17\n")
     with pytest.raises(EmbeddedError) as caught:
-        start(state)
+        begin(state)
     assert caught.value.code == "data_version"
 
 
@@ -274,7 +279,7 @@ def test_a_disk_that_is_full_is_one_clear_line(state: Path) -> None:
         pytest.skip("this machine does not allow mounting")
     try:
         with pytest.raises(EmbeddedError) as caught:
-            start(state)
+            begin(state)
         assert caught.value.code == "disk_full"
     finally:
         subprocess.run(["umount", str(state)], check=True)
@@ -329,7 +334,7 @@ def test_root_keeps_postgres_outside_a_folder_that_its_account_cannot_enter(
         assert not places.postgres.is_relative_to(tmp_path)
         assert may_enter(places.postgres, postgres_owner())
         assert [place.stat().st_mode for place in (tmp_path, *tmp_path.parents)] == before
-        with start(tmp_path / "home" / "state") as pair:
+        with begin(tmp_path / "home" / "state") as pair:
             assert run_sql(pair.database_url, "select 1") == (1,)
     finally:
         shutil.rmtree(places.postgres.parent)

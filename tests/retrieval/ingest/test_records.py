@@ -298,7 +298,9 @@ def test_a_reviewers_verdict_on_a_link_outlives_a_sync(bench: Bench) -> None:
     bench.run(lines)
     bench.all("update brain.thread_membership set status = 'wrong_link' returning 1")
     bench.run(lines)
-    assert bench.one("select status from brain.thread_membership") == ("wrong_link",)
+    bench.run([thread(), unit(thread="t/1", role="report")])
+    found = bench.one("select status, role from brain.thread_membership")
+    assert found == ("wrong_link", "report")
 
 
 def test_a_thread_is_found_by_its_new_words_only(bench: Bench) -> None:
