@@ -57,7 +57,6 @@ class Code(StrEnum):
     POLICY_CHANGED = "policy_changed"
     POLICY_UNAVAILABLE = "policy_unavailable"
     JOURNAL_UNAVAILABLE = "journal_unavailable"
-    DRAINING = "draining"
 
 
 _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
@@ -95,7 +94,6 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.POLICY_CHANGED: (503, "The policy changed while the request was answered"),
     Code.POLICY_UNAVAILABLE: (503, "No policy is active"),
     Code.JOURNAL_UNAVAILABLE: (503, "The request cannot be recorded at present"),
-    Code.DRAINING: (503, "The gateway is shutting down"),
 }
 PROBLEM_JSON: Final = b"application/problem+json"
 

@@ -39,17 +39,22 @@ async def relay_body(response: UpstreamResponse, receive: Receive, send: Send) -
     Raises: Truncated when the upstream failed or the caller left or stalled.
     """
     watch: asyncio.Task[None] | None = None
-    sent = 0
+    sent, ended = 0, False
     task = asyncio.current_task()
     gone = asyncio.Event()
     try:
         async for piece in response:
             async with asyncio.timeout(WRITE_STALL_S):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                # A piece is all that has arrived, so one of a whole body is its last.
+                ended = response.done
+                await send({"type": "http.response.body", "body": piece, "more_body": not ended})
             sent += len(piece)
-            if watch is None and not response.done and task is not None:
+            if ended:
+                break
+            if watch is None and task is not None:
                 watch = asyncio.create_task(_watch(receive, gone, task))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if not ended:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
     except (UpstreamError, TimeoutError) as error:
         raise Truncated(str(error)) from error
     except asyncio.CancelledError:

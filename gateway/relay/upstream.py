@@ -78,7 +78,10 @@ class UpstreamResponse(Protocol):
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The body. Raises UpstreamError when it ends before its end."""
+        """The body; each piece is all that has arrived by then.
+
+        Raises: UpstreamError when it ends before its end.
+        """
         ...
 
     async def aclose(self) -> None:
