@@ -8,7 +8,13 @@ Theory
     else the refusal that any fault of a store gives. The hard error is the operators'.
 
 Order of one guarded request
-    ask -> look up -> (denied? ask once more without it -> look up) -> journal -> answer
+    ask -> look up -> (denied or doubtful? ask once more -> look up) -> journal -> answer
+
+    *Doubtful* is a unit that an index offered and retrieval's truth refused, and that the
+    registry permits now: retrieval read a moment before the unit became visible (the index is
+    fed after the commit, so it can be newer than an open reader). Asked again, retrieval reads
+    a later moment. If it refuses the same unit again, the stores contradict each other: an
+    event, and no answer.
 
     Whatever interrupts this after a denied unit was seen (time, a store, a shutdown), the
     event is still recorded.
@@ -47,6 +53,8 @@ from policies.vocabulary import Vocabulary
 from retrieval.contract import Answer, AppliedScope, Ask
 
 RESPONSE_LAYER: Final = "response"
+INDEX_LAYERS: Final = frozenset({"vector_index", "lexical_index", "thread_index"})
+"""Layers that a change reaches after its commit, so that they can be ahead of a reader."""
 
 
 class PolicyMoved(Exception):  # noqa: N818 - reads as what it is
@@ -71,30 +79,55 @@ class Passed:
 
 
 @dataclass(slots=True)
-class Findings:
-    """What one request must not have got: unit -> class, and the layers that let them through."""
+class Found:
+    """Units that must not be had: id -> class, and the layers that let each through."""
 
-    wrong: dict[UUID, int] = field(default_factory=dict)
-    wrong_layers: set[str] = field(default_factory=set)
-    stale: dict[UUID, int] = field(default_factory=dict)
-    stale_layers: set[str] = field(default_factory=set)
+    classes: dict[UUID, int] = field(default_factory=dict)
+    layers: dict[UUID, set[str]] = field(default_factory=dict)
+
+    def add(self, unit_id: UUID, class_id: int, layer: str) -> None:
+        self.classes[unit_id] = class_id
+        self.layers.setdefault(unit_id, set()).add(layer)
+
+    def forget(self, unit_id: UUID) -> None:
+        self.classes.pop(unit_id, None)
+        self.layers.pop(unit_id, None)
+
+    def __bool__(self) -> bool:
+        return bool(self.classes)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one request must not have got, and what it has to be asked again for."""
+
+    wrong: Found = field(default_factory=Found)
+    stale: Found = field(default_factory=Found)
+    doubtful: set[UUID] = field(default_factory=set)
+    contradicted: bool = False
     event: SecurityEvent | None = None
 
     def note(self, answer: Answer) -> None:
         """Take over what hydration found out about its indexes."""
         for one in answer.discrepancies:
-            units, layers = (
-                (self.stale, self.stale_layers) if one.pending else (self.wrong, self.wrong_layers)
-            )
-            units[one.unit_id] = one.class_id
-            layers.add(one.layer)
+            found = self.stale if one.pending else self.wrong
+            found.add(one.unit_id, one.class_id, one.layer)
 
     def leak(self, denied: Iterable[Key], registered: Registered) -> None:
         """Take over ids that stood in a response and are not permitted."""
         for key in denied:
             label = registered.labels.get(key)
-            self.wrong[key[1]] = label.class_id if label is not None else UNCLASSED
-        self.wrong_layers.add(RESPONSE_LAYER)
+            class_id = label.class_id if label is not None else UNCLASSED
+            self.wrong.add(key[1], class_id, RESPONSE_LAYER)
+
+    def doubt(self, permitted: Iterable[UUID]) -> None:
+        """Judge refused units that are permitted now: in doubt once, a contradiction twice."""
+        for unit_id in permitted:
+            if unit_id in self.doubtful:
+                self.contradicted = True
+            else:
+                self.doubtful.add(unit_id)
+                self.wrong.forget(unit_id)
 
 
 class Guard:
@@ -146,8 +179,8 @@ class Guard:
         sieve = FacetFilter(facets, vocabulary, subject.grant)
         try:
             kept = sieve.kept(document)
-            findings.wrong.update(sieve.denied)
-            findings.wrong_layers.add(f"upstream:{upstream}")
+            for unit_id, class_id in sieve.denied.items():
+                findings.wrong.add(unit_id, class_id, f"upstream:{upstream}")
             registered = await self._look_up((), subject)
             if registered.digest != subject.grant.digest:
                 raise Refusal(Code.POLICY_CHANGED, "while the upstream answered")
@@ -171,12 +204,14 @@ class Guard:
 
     async def _inspected(self, ask: Ask, subject: Subject, findings: Findings) -> Answer:
         answer, denied = await self._round(ask, subject, findings)
-        if not denied:
+        if not denied and not findings.doubtful:
             return _served(answer)
         again = ask.model_copy(update={"exclude": tuple(sorted(one for _, one in denied))})
         answer, denied = await self._round(again, subject, findings)
         if denied:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "denied units after asking again")
+        if findings.contradicted:
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "retrieval refuses what the labels permit")
         return _served(answer)
 
     async def _round(
@@ -191,11 +226,12 @@ class Guard:
         if answer.status == 409:
             raise PolicyMoved
         _check_form(answer, ask)
-        keys = keys_of(answer)
-        registered = await self._look_up(keys, subject)
+        keys, refused = keys_of(answer), _refused_by_truth(answer)
+        registered = await self._look_up(keys | refused, subject)
         denied = denied_of(keys, registered, subject)
-        if denied:
-            findings.leak(denied, registered)
+        findings.leak(denied, registered)
+        hidden = denied_of(refused, registered, subject)
+        findings.doubt(unit_id for _, unit_id in refused - hidden)
         if registered.digest != subject.grant.digest:
             raise PolicyMoved
         return answer, denied
@@ -203,10 +239,10 @@ class Guard:
     async def _record(
         self, findings: Findings, action: EventAction, subject: Subject, occasion: Occasion
     ) -> None:
-        kind = EventKind.WRONG_AUDIENCE_RESULT if findings.wrong else EventKind.STALE_INDEX
+        found = findings.wrong or findings.stale
         event = SecurityEvent.about(
-            (findings.wrong or findings.stale).items(),
-            kind=kind,
+            found.classes.items(),
+            kind=EventKind.WRONG_AUDIENCE_RESULT if findings.wrong else EventKind.STALE_INDEX,
             action=action,
             request_id=occasion.request_id,
             trace_id=occasion.trace_id,
@@ -214,7 +250,7 @@ class Guard:
             profile=subject.grant.profile,
             subject_id=subject.subject_id,
             route=occasion.route,
-            layers=findings.wrong_layers if findings.wrong else findings.stale_layers,
+            layers=set().union(*found.layers.values()),
             policy_digest=subject.grant.digest,
         )
         try:
@@ -243,6 +279,15 @@ def denied_of(keys: Iterable[Key], registered: Registered, subject: Subject) -> 
         ):
             denied.add(key)
     return frozenset(denied)
+
+
+def _refused_by_truth(answer: Answer) -> frozenset[Key]:
+    """Units that an index offered and the truth refused without a reason that it knew of."""
+    return frozenset(
+        ("unit", one.unit_id)
+        for one in answer.discrepancies
+        if not one.pending and one.layer in INDEX_LAYERS
+    )
 
 
 _UNAVAILABLE: Final = {"index_unavailable": Code.INDEX_UNAVAILABLE}

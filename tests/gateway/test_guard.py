@@ -254,6 +254,55 @@ def test_discrepancies_of_hydration_become_one_event(guarded: Stage) -> None:
     assert event.class_ids == (7,)
 
 
+def refused(name: str) -> Discrepancy:
+    """What retrieval says of a unit that an index offered and its truth refused."""
+    return Discrepancy(
+        unit_id=answers.unit_id(name), class_id=-1, layer="vector_index", pending=False
+    )
+
+
+def test_unit_that_an_open_reader_cannot_see_yet_is_no_event(guarded: Stage) -> None:
+    """The index is fed after the commit, so it may be ahead of a reader: asked again, no row."""
+    fresh = answers.key("fresh")
+    guarded.registry.labels[fresh] = answers.label(guarded.snapshot)
+
+    def script(ask: Ask) -> Answer:
+        if len(guarded.retrieval.asks) == 1:
+            return answers.answer(ask, ["open"], [refused("fresh")])
+        return answers.answer(ask, ["open", "fresh"])
+
+    guarded.retrieval.script = script
+    reply = retrieve(guarded)
+    assert reply.status == 200
+    assert str(answers.unit_id("fresh")).encode() in reply.body
+    assert [ask.exclude for ask in guarded.retrieval.asks] == [(), ()]
+    assert guarded.journal.events == []
+
+
+def test_truth_that_goes_on_refusing_what_the_labels_permit_is_a_fault(guarded: Stage) -> None:
+    """The stores contradict each other: an event, and no answer that lacks units in silence."""
+    guarded.retrieval.script = lambda ask: answers.answer(ask, [], [refused("open")])
+    reply = retrieve(guarded)
+    assert (reply.status, code(reply)) == (503, "retrieval_unavailable")
+    (event,) = guarded.journal.events
+    assert (event.action, event.unit_ids) == (EventAction.REFUSED, (answers.unit_id("open"),))
+
+
+def test_a_doubt_hides_no_leak(guarded: Stage) -> None:
+    """One unit in doubt, another one relabelled in the index: the event names the other only."""
+    guarded.registry.labels[answers.key("fresh")] = answers.label(guarded.snapshot)
+
+    def script(ask: Ask) -> Answer:
+        first = [refused("fresh")] if len(guarded.retrieval.asks) == 1 else []
+        return answers.answer(ask, ["open"], [*first, refused(LEAK)])
+
+    guarded.retrieval.script = script
+    assert retrieve(guarded).status == 200
+    (event,) = guarded.journal.events
+    assert event.unit_ids == (answers.unit_id(LEAK),)
+    assert (event.layer, event.action) == ("vector_index", EventAction.WITHHELD)
+
+
 def test_discrepancy_behind_a_404_is_journaled(guarded: Stage) -> None:
     """Nothing left to show is no reason to lose the event."""
     guarded.retrieval.script = lambda _: Answer(
