@@ -16,7 +16,7 @@ class Exit(IntEnum):
     """What the command's exit code says."""
 
     CLEAN = 0
-    QUARANTINED = 3
+    QUARANTINED = 6
 
 
 class Sort(StrEnum):
