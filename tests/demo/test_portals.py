@@ -156,7 +156,7 @@ def test_without_a_delegation_nothing_is_retrieved(portal: str, sign: Sign) -> N
     headers = [("x-gateway-assertion", sign()), ("x-gateway-delegation", "")]
     answer = get(portal, *headers, question="anything")
     assert answer.status_code == 200
-    assert "no_delegation" in answer.text
+    assert "Sign in to ask" in answer.text
 
 
 def test_a_refusal_of_the_gateway_is_shown_as_its_code_only(portal: str, sign: Sign) -> None:

@@ -14,6 +14,8 @@ import httpx
 
 DELEGATION: Final = "x-gateway-delegation"
 RENEW_S: Final = 30
+NO_DELEGATION: Final = "no_delegation"
+"""The hop brought no word on whose behalf to retrieve: the visitor is anonymous."""
 
 
 class RetrievalRefused(Exception):  # noqa: N818 - reads as what it is
@@ -43,7 +45,7 @@ class Backend:
         Raises RetrievalRefused, also when the hop brought no delegation.
         """
         if len(delegations) != 1 or not delegations[0]:  # the hop sends an empty one for nobody
-            raise RetrievalRefused("no_delegation")
+            raise RetrievalRefused(NO_DELEGATION)
         try:
             answer = self._http.post(
                 f"{self._gateway_url}/v1/retrieve",

@@ -14,6 +14,7 @@ from typing import Any, Final
 from xml.etree.ElementTree import Element, tostring
 
 from deploy.demo.portals.assertion import Visitor
+from deploy.demo.portals.backend import NO_DELEGATION
 
 STYLE: Final = (Path(__file__).parent / "style.css").read_text("utf-8")
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
@@ -84,7 +85,11 @@ def answer(document: dict[str, Any]) -> list[Element]:
 
 
 def refused(code: str) -> list[Element]:
-    return [element("section", element("p", f"No answer at present ({code})."), class_="warn")]
+    """What is shown instead of an answer: the code and nothing behind it."""
+    text = f"No answer at present ({code})."
+    if code == NO_DELEGATION:
+        text = "Sign in to ask: nothing is retrieved for nobody."
+    return [element("section", element("p", text), class_="warn")]
 
 
 def welcome() -> list[Element]:
