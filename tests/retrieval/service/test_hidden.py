@@ -212,3 +212,22 @@ def test_an_index_that_lies_changes_nothing_but_the_envelope(own_sample: Prepare
     (found,) = after.discrepancies
     assert (found.unit_id, found.pending) == (secret, False)
     assert found.layer in {"vector_index", "lexical_index"}
+
+
+def test_a_thread_left_empty_by_exclusion_is_no_basis_for_an_answer(sample: Prepared) -> None:
+    """As it would be had its only unit never existed."""
+
+    async def act(stage: Stage) -> list[Answer]:
+        fields = {"request": {"query": "password reset"}}
+        return [
+            await stage.retrieval.ask(
+                stage.envelope("retrieve", "customer", exclude=excluded, **fields)
+            )
+            for excluded in ([], [str(id_of("faq:reset"))])
+        ]
+
+    (whole,), (without,) = map(packs, sample.run(act))
+    assert whole.thread_id == id_of("thread:passwords")
+    assert without.fallback_signal is not None
+    assert without.fallback_signal.reason == "weak_thread"
+    assert "faq:reset" not in without.source_revisions
