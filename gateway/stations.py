@@ -312,7 +312,7 @@ async def inspect_json(relayed: Relayed, guard: Guard) -> Inspected:
         raise Refusal(Code.UPSTREAM_INVALID, "no facet map for a guarded upstream")
     passed = await guard.filtered(
         document,
-        facets=upstream.facets,
+        labels=upstream.facets,
         upstream=upstream.name,
         vocabulary=matched.snapshot.vocabulary,
         subject=placed.subject,

@@ -153,6 +153,45 @@ class FacetSource:
 
 
 @dataclass(frozen=True, slots=True)
+class CompartmentField:
+    """Where a foreign unit's tenant or jurisdiction stands: a field (``fixed`` empty), or fixed.
+
+    ``shared`` are the upstream's own words for "everybody's". Its ``*`` is none of them unless
+    it is listed: what is shared is said in policy, never by an upstream's data alone.
+    """
+
+    field: str
+    fixed: str
+    shared: frozenset[str]
+
+    def value(self, hit: Mapping[str, object]) -> str:
+        """The unit's compartment; empty (nobody's) when the hit does not say one plainly."""
+        if not self.field:
+            return self.fixed
+        word = hit.get(self.field)
+        if not isinstance(word, str):
+            return ""
+        if word in self.shared:
+            return SHARED
+        return word if COMPARTMENT.fullmatch(word) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FacetMap:
+    """How an upstream labels its units: every facet and both compartments, none by default."""
+
+    facets: Mapping[str, FacetSource]
+    tenant: CompartmentField
+    jurisdiction: CompartmentField
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Every name under which a label stands in the upstream's JSON."""
+        sources = (*self.facets.values(), self.tenant, self.jurisdiction)
+        return frozenset(source.field for source in sources if source.field)
+
+
+@dataclass(frozen=True, slots=True)
 class Upstream:
     """A service behind the gateway.
 
@@ -166,7 +205,7 @@ class Upstream:
     credential: tuple[str, str]
     profile: str
     tenants: tuple[str, ...] | None
-    facets: Mapping[str, FacetSource] | None
+    facets: FacetMap | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from policies.bindings import COMPARTMENT, FacetSource, IssuerBinding, TrustedPeer, Upstream
+from policies.bindings import (
+    COMPARTMENT,
+    CompartmentField,
+    FacetMap,
+    FacetSource,
+    IssuerBinding,
+    TrustedPeer,
+    Upstream,
+)
+from policies.decision import SHARED
 from policies.faults import Faults, shown
 from policies.issuer_file import ANY_WORD, CLAIM, TOKEN_AUDIENCE
 from policies.vocabulary import FACETS, Vocabulary
@@ -16,6 +25,8 @@ from policies.yamltree import Node, Reader
 FILE: Final = "rules/upstreams.yaml"
 PEERS_FILE: Final = "rules/trusted_peers.yaml"
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+COMPARTMENTS: Final = ("tenant", "jurisdiction")
+FIXED: Final = re.compile(rf"{re.escape(SHARED)}|{COMPARTMENT.pattern}")
 SUBJECT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,199}")
 HEADERS: Final = (
     "forwarded",
@@ -52,7 +63,7 @@ def read_upstreams(
             ),
             profile=read.word(fields["profile"], "profile", tuple(vocabulary.profiles)),
             tenants=_tenants(read, fields["tenants"]),
-            facets=_facet_sources(read, fields["facets"], vocabulary),
+            facets=_facet_map(read, fields["facets"], vocabulary),
         )
         if upstream.credential in credentials:
             faults.add(
@@ -73,14 +84,13 @@ def _tenants(read: Reader, node: Node) -> tuple[str, ...] | None:
     return tuple(sorted(read.texts(node, "tenant", COMPARTMENT)))
 
 
-def _facet_sources(
-    read: Reader, node: Node, vocabulary: Vocabulary
-) -> Mapping[str, FacetSource] | None:
+def _facet_map(read: Reader, node: Node, vocabulary: Vocabulary) -> FacetMap | None:
     if node.sort == "nothing":
         return None
     sources: dict[str, FacetSource] = {}
-    for facet, entry in read.fields(node, required=FACETS).items():
-        fields = read.fields(entry, required=("field", "words"))
+    labels = read.fields(node, required=FACETS, optional=COMPARTMENTS)
+    for facet in FACETS:
+        fields = read.fields(labels[facet], required=("field", "words"))
         sources[facet] = FacetSource(
             read.text(fields["field"], "field name", CLAIM),
             {
@@ -88,7 +98,37 @@ def _facet_sources(
                 for theirs, ours in read.entries(fields["words"], "word", ANY_WORD).items()
             },
         )
-    return sources
+    tenant, jurisdiction = (
+        _compartment(read, node, compartment, labels.get(compartment))
+        for compartment in COMPARTMENTS
+    )
+    return FacetMap(sources, tenant, jurisdiction)
+
+
+def _compartment(read: Reader, around: Node, name: str, node: Node | None) -> CompartmentField:
+    """One compartment of an upstream's units; that all of them are shared must be written out."""
+    remedy = f'write `{name}: {{field: THEIR_FIELD}}`, or `{name}: {{fixed: "*"}}` for shared units'
+    nowhere = CompartmentField("", "", frozenset())
+    if node is None:
+        reason = f"no unit of this upstream would have a {name}"
+        read.faults.add(around.place, "missing_compartment", reason, remedy)
+        return nowhere
+    fields = read.fields(node, optional=("field", "fixed", "shared"))
+    if node.fields is None:
+        return nowhere
+    if ("field" in fields) == ("fixed" in fields) or ("fixed" in fields and "shared" in fields):
+        reason = f"the {name} is neither plainly a field nor plainly fixed"
+        read.faults.add(node.place, "ambiguous_compartment", reason, remedy)
+        return nowhere
+    if "fixed" in fields:
+        return CompartmentField("", read.text(fields["fixed"], name, FIXED), frozenset())
+    return CompartmentField(
+        read.text(fields["field"], "field name", CLAIM),
+        "",
+        frozenset(read.texts(fields["shared"], "word", ANY_WORD))
+        if "shared" in fields
+        else frozenset(),
+    )
 
 
 def read_peers(tree: Node, faults: Faults) -> tuple[TrustedPeer, ...]:

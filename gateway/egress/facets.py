@@ -11,8 +11,9 @@ Theory
     * inside a hit that stays, everything stays but further hits, each judged by itself.
 
     A facet that is missing, doubled, mis-cased, of another type or not in the map is no
-    class, and no class is in no list. A consent is given to units of ours by id; a foreign
-    unit has none, so only classes that need no consent pass.
+    class, and no class is in no list. A tenant or jurisdiction that is none, or not plainly
+    one, is nobody's. A consent is given to units of ours by id; a foreign unit has no id of
+    ours, so only classes that need no consent pass.
 
 Source: attack log rows F8-F17.
 """
@@ -21,31 +22,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from gateway.ingress.strict_json import Json
-from policies.bindings import FacetSource
-from policies.decision import Grant
+from policies.bindings import FacetMap
+from policies.decision import Scope
 from policies.vocabulary import Vocabulary
 
 _NOTHING: Final = object()
+_FOREIGN: Final = UUID(int=0)
+"""The id of every foreign unit here: one that no consent can name."""
 
 
 @dataclass(slots=True)
 class FacetFilter:
-    """Filters one document for one grant; ``denied`` then names what was dropped."""
+    """Filters one document for one scope; ``denied`` then names what was dropped."""
 
-    facets: Mapping[str, FacetSource]
+    labels: FacetMap
     vocabulary: Vocabulary
-    grant: Grant
+    scope: Scope
     denied: dict[UUID, int] = field(default_factory=dict)
     _fields: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._fields = frozenset(source.field for source in self.facets.values())
+        self._fields = self.labels.fields
 
     def kept(self, document: Json) -> Json:
         """The document less everything that may not stay; None when nothing may."""
@@ -66,7 +68,12 @@ class FacetFilter:
 
     def _hit(self, node: dict[str, Json]) -> object:
         class_id = self._class_of(node)
-        if not self.grant.permits_class(class_id, consent=False):
+        if not self.scope.permits(
+            unit_id=_FOREIGN,
+            class_id=class_id,
+            tenant=self.labels.tenant.value(node),
+            jurisdiction=self.labels.jurisdiction.value(node),
+        ):
             self.denied[opaque_id(node)] = class_id
             return _NOTHING
         return {
@@ -88,7 +95,7 @@ class FacetFilter:
 
     def _class_of(self, node: dict[str, Json]) -> int:
         words: dict[str, object] = {}
-        for facet, source in self.facets.items():
+        for facet, source in self.labels.facets.items():
             word = node.get(source.field)
             words[facet] = source.words.get(word) if isinstance(word, str) else None
         return self.vocabulary.class_id(words)

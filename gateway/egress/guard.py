@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -46,7 +46,7 @@ from gateway.journal.event import (
     SecurityEvent,
 )
 from gateway.relay.retrieval import RetrievalFault, RetrievalPort
-from policies.bindings import FacetSource
+from policies.bindings import FacetMap
 from policies.decision import UNCLASSED, Scope
 from policies.subject import Subject
 from policies.vocabulary import Vocabulary
@@ -164,7 +164,7 @@ class Guard:
         self,
         document: Json,
         *,
-        facets: Mapping[str, FacetSource],
+        labels: FacetMap,
         upstream: str,
         vocabulary: Vocabulary,
         subject: Subject,
@@ -176,7 +176,7 @@ class Guard:
         ``retrieval_unavailable`` or ``journal_unavailable``.
         """
         findings, action = Findings(), EventAction.REFUSED
-        sieve = FacetFilter(facets, vocabulary, subject.grant)
+        sieve = FacetFilter(labels, vocabulary, scope_of(subject, consented=()))
         try:
             kept = sieve.kept(document)
             for unit_id, class_id in sieve.denied.items():
@@ -260,14 +260,19 @@ class Guard:
         findings.event = event
 
 
-def denied_of(keys: Iterable[Key], registered: Registered, subject: Subject) -> frozenset[Key]:
-    """The ids that this subject may not see, by the labels and consents just read."""
-    scope = Scope(
+def scope_of(subject: Subject, *, consented: tuple[UUID, ...]) -> Scope:
+    """All that decides about one unit for this subject, with these units consented to."""
+    return Scope(
         grant=subject.grant,
         tenants=subject.tenants,
         jurisdictions=subject.jurisdictions,
-        consented_units=registered.consented,
+        consented_units=consented,
     )
+
+
+def denied_of(keys: Iterable[Key], registered: Registered, subject: Subject) -> frozenset[Key]:
+    """The ids that this subject may not see, by the labels and consents just read."""
+    scope = scope_of(subject, consented=registered.consented)
     denied: set[Key] = set()
     for key in keys:
         label = registered.labels.get(key)

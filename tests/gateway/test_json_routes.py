@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from gateway.egress.facets import FacetFilter
 from gateway.ingress.limits import Limits
 from gateway.journal.event import EventAction
-from policies.bindings import FacetSource
+from policies.bindings import CompartmentField, FacetMap, FacetSource
+from policies.decision import Scope
 from policies.snapshot import Snapshot, load
 from policies.vocabulary import FACETS
 from tests.gateway.stage import Reply, Stage
@@ -37,12 +38,17 @@ WORDS["visibility"]["Internal"] = "internal"
 WORDS["risk_class"]["High"] = "high"
 
 
-def facets() -> dict[str, FacetSource]:
-    return {facet: FacetSource(f"x_{facet}", words) for facet, words in WORDS.items()}
+def labels_of_upstream() -> FacetMap:
+    return FacetMap(
+        {facet: FacetSource(f"x_{facet}", words) for facet, words in WORDS.items()},
+        CompartmentField("x_tenant", "", frozenset({"everybody"})),
+        CompartmentField("x_jurisdiction", "", frozenset({"everywhere"})),
+    )
 
 
 def hit(title: str, **changes: object) -> dict[str, Any]:
-    labels = {f"x_{facet}": value for facet, value in {**OPEN, **changes}.items()}
+    whole = {**OPEN, "tenant": "everybody", "jurisdiction": "everywhere", **changes}
+    labels = {f"x_{label}": value for label, value in whole.items()}
     return {"title": title, **{name: value for name, value in labels.items() if value != "-"}}
 
 
@@ -59,6 +65,9 @@ def filtering(issuers: Issuers, tmp_path_factory: pytest.TempPathFactory) -> Ite
         f"      {facet}: {{field: x_{facet}, words: {json.dumps(words)}}}"
         for facet, words in WORDS.items()
     )
+    listed += """
+      tenant: {field: x_tenant, shared: [everybody]}
+      jurisdiction: {field: x_jurisdiction, shared: [everywhere]}"""
     upstreams = (RULES / "upstreams.yaml").read_text()
     upstreams = upstreams.replace("    facets: null", "    facets:\n" + listed, 1)
     (overlay / "rules" / "upstreams.yaml").write_text(upstreams)
@@ -107,6 +116,11 @@ def test_counts_cursors_and_headers_around_hits_do_not_leave(filtering: Stage) -
         {"visibility": {"Public": 1}},
         {"visibility": "Unknown"},
         {"risk_class": "High"},
+        *(
+            {compartment: value}
+            for compartment in ("tenant", "jurisdiction")
+            for value in ("-", None, "", "*", "other", " acme", "Acme", ["acme"], {"acme": 1}, 1)
+        ),
     ],
 )
 def test_facet_corrupted_in_any_way_is_denied(filtering: Stage, changes: dict[str, object]) -> None:
@@ -114,6 +128,25 @@ def test_facet_corrupted_in_any_way_is_denied(filtering: Stage, changes: dict[st
     reply = get(filtering, {"hits": [hit("secret", **changes)]})
     assert b"secret" not in reply.body
     assert len(filtering.journal.events) == 1
+
+
+def test_a_tenant_gets_its_own_units_and_the_shared_ones(filtering: Stage) -> None:
+    """Two tenants, one upstream: neither sees a unit of the other, and each refusal is an event."""
+    mine = {"acme": hit("a", tenant="acme"), "globex": hit("g", tenant="globex")}
+    for tenant, own in mine.items():
+        get(filtering, {"hits": [*mine.values(), hit("all")]})
+        filtering.journal.events.clear()
+        token = filtering.issuers.token("customer", tenant=tenant)
+        reply = filtering.ask("GET", "/portal/customer/x", token=token)
+        assert json.loads(reply.body) == {"hits": [own, hit("all")]}
+        assert [event.unit_count for event in filtering.journal.events] == [1]
+
+
+def test_a_unit_inside_a_permitted_one_is_judged_by_its_own_tenant(filtering: Stage) -> None:
+    """A compartment alone makes an object a hit, so a nested one cannot hide as plain data."""
+    inner = {"title": "secret", "x_tenant": "globex"}
+    reply = get(filtering, {"hits": [{**hit("a", tenant="acme"), "related": inner}]})
+    assert json.loads(reply.body) == {"hits": [hit("a", tenant="acme")]}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +237,15 @@ def test_nothing_leaves_when_the_leak_cannot_be_journaled(filtering: Stage) -> N
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.sampled_from(["secret", "x"])
 LABELS = st.sampled_from(["Public", "Internal", "public", "", None])
-HITS = LABELS.map(lambda word: {"marker": str(word), **hit("t", visibility=word)})
+TENANTS = st.sampled_from(["everybody", "acme", "globex", "", "*", None])
+HITS = st.builds(
+    lambda word, tenant: {
+        "marker": "may stay" if word == "Public" and tenant in ("everybody", "acme") else "may not",
+        **hit("t", visibility=word, tenant=tenant),
+    },
+    LABELS,
+    TENANTS,
+)
 TREES = st.recursive(
     LEAVES | HITS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner),
@@ -226,9 +267,12 @@ def _markers(node: Any) -> Iterator[str]:
 @given(TREES)
 def test_only_permitted_hits_and_structure_are_ever_kept(snapshot: Snapshot, tree: Any) -> None:
     """Law: no denied hit survives, wherever it stands; no scalar survives outside a hit."""
-    sieve = FacetFilter(facets(), snapshot.vocabulary, snapshot.grant(["customer"]))
+    scope = Scope(
+        grant=snapshot.grant(["customer"]), tenants=("acme",), jurisdictions=(), consented_units=()
+    )
+    sieve = FacetFilter(labels_of_upstream(), snapshot.vocabulary, scope)
     kept = sieve.kept(tree)
-    assert set(_markers(kept)) <= {"Public"}
-    assert set(FACETS) == set(sieve.facets)
+    assert set(_markers(kept)) <= {"may stay"}
+    assert set(FACETS) == set(sieve.labels.facets)
     if not any(True for _ in _markers(kept)):
         assert "secret" not in json.dumps(kept)

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.bindings import IssuerBinding, Route, RouteMode
+from policies.bindings import CompartmentField, IssuerBinding, Route, RouteMode
+from policies.decision import SHARED
 from policies.errors import Fault
 from policies.snapshot import Snapshot, load
+from policies.vocabulary import FACETS
 
 Edit = Callable[[str, str, str], None]
 Refused = Callable[[], tuple[Fault, ...]]
@@ -245,11 +247,60 @@ def test_an_upstream_that_labels_its_own_units_has_a_full_map(folder: Path, edit
         "kind": "{paper: guide}",
     }
     entries = ", ".join(f"{f}: {{field: meta_{f}, words: {w}}}" for f, w in words.items())
+    entries += ', tenant: {field: owner, shared: [all]}, jurisdiction: {fixed: "*"}'
     edit(UPSTREAMS, "facets: null", f"facets: {{{entries}}}")
     edit(ROUTES, "mode: opaque", "mode: guard_json")
     snapshot = load(folder)
-    facets = snapshot.upstreams["customer-portal"].facets
-    assert facets is not None
-    assert facets["visibility"].field == "meta_visibility"
-    assert facets["visibility"].words == {"open": "public", "shut": "internal"}
+    labels = snapshot.upstreams["customer-portal"].facets
+    assert labels is not None
+    assert labels.facets["visibility"].field == "meta_visibility"
+    assert labels.facets["visibility"].words == {"open": "public", "shut": "internal"}
+    assert "owner" in labels.fields
     assert route(snapshot, "portal-customer").mode is RouteMode.GUARD_JSON
+
+
+@pytest.mark.parametrize(
+    ("hit", "tenant"),
+    [
+        ({"owner": "acme"}, "acme"),
+        ({"owner": "all"}, SHARED),
+        ({"owner": SHARED}, ""),
+        ({"owner": "All"}, "All"),
+        ({"owner": ""}, ""),
+        ({"owner": None}, ""),
+        ({"owner": " acme"}, ""),
+        ({"owner": ["acme"]}, ""),
+        ({"Owner": "acme"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_foreign_unit_is_nobodys_unless_it_says_whose(
+    hit: dict[str, object], tenant: str
+) -> None:
+    """Its `*` means nothing here: what is shared is said in policy, word by word."""
+    assert CompartmentField("owner", "", frozenset({"all"})).value(hit) == tenant
+
+
+@pytest.mark.parametrize(
+    ("compartments", "code"),
+    [
+        ('tenant: {fixed: "*"}', "missing_compartment"),
+        ("jurisdiction: {field: land}", "missing_compartment"),
+        ("tenant: {}, jurisdiction: {field: land}", "ambiguous_compartment"),
+        ("tenant: {field: a, fixed: b}, jurisdiction: {field: land}", "ambiguous_compartment"),
+        ("tenant: {fixed: a, shared: [b]}, jurisdiction: {field: a}", "ambiguous_compartment"),
+        ('tenant: {fixed: ""}, jurisdiction: {field: land}', "malformed"),
+        ('tenant: {fixed: "**"}, jurisdiction: {field: land}', "malformed"),
+        ("tenant: null, jurisdiction: {field: land}", "wrong_type"),
+        ("tenant: {field: null}, jurisdiction: {field: land}", "wrong_type"),
+    ],
+)
+def test_an_upstream_must_say_whose_its_units_are(
+    compartments: str, code: str, edit: Edit, faults: Refused
+) -> None:
+    """Neither a missing compartment nor an unclear one may come to mean everybody's."""
+    facets = ", ".join(f"{facet}: {{field: f, words: {{}}}}" for facet in FACETS)
+    edit(UPSTREAMS, "facets: null", f"facets: {{{facets}, {compartments}}}")
+    found = {fault.code: fault for fault in faults() if fault.file == UPSTREAMS}
+    assert code in found
+    assert found[code].remedy
