@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 from uuid import UUID
@@ -42,7 +42,7 @@ from retrieval.errors import (
 from retrieval.fallback.trigger import Reason, fallback_reason
 from retrieval.pack.annotate import applied_scope
 from retrieval.pack.assemble import Resolved, fallback_pack, governed_of, thread_pack, unit_ref
-from retrieval.pack.gather import by_thread, gather, permitted_edges, relate
+from retrieval.pack.gather import gather, permitted_edges, relate
 from retrieval.settings import K_DEFAULT, ServiceSettings
 from retrieval.stores.ports import TruthReader
 from retrieval.stores.postgres import PostgresTruth
@@ -133,7 +133,11 @@ class Retrieval:
         operation = self._operation(ask)
         with timings.phase(Phase.TOTAL):
             async with self._truth.reading(ask.subject, self._snapshot()) as reader:
-                return await operation(_Call(ask, reader, frozenset(ask.exclude), timings))
+                try:
+                    answer = await operation(_Call(ask, reader, frozenset(ask.exclude), timings))
+                except NotFound as hidden:  # what was found out on the way goes along
+                    answer = Answer(status=hidden.status, code=hidden.code)
+                return _with_leaks(answer, reader.leaked)
 
     def _operation(self, ask: Ask) -> Callable[[_Call], Awaitable[Answer]]:
         """What is to be done; an envelope without what its operation needs is ours to mend."""
@@ -230,8 +234,10 @@ class Retrieval:
             shown = [hit.unit.id for hit in found.hits]
             edges = await permitted_edges(call.reader, shown, exclude=call.exclude)
             ends = {end for edge in edges for end in (edge.src, edge.dst)}
-            hydrated = await call.reader.hydrate(ends, exclude=call.exclude)
-            call.discrepancies.extend(by_thread(hydrated.discrepancies))
+            hydrated = await call.reader.hydrate(
+                ends, exclude=call.exclude, offered_by="thread_index"
+            )
+            call.discrepancies.extend(hydrated.discrepancies)
             pack = fallback_pack(
                 found.hits,
                 relate(edges, hydrated.units, touching=shown),
@@ -247,6 +253,16 @@ class Retrieval:
         except StoreUnavailable:
             return "down"
         return "up"
+
+
+def _with_leaks(answer: Answer, leaked: Collection[Discrepancy]) -> Answer:
+    """The envelope with what the reader itself saw, each unit once."""
+    if not leaked:
+        return answer
+    once = {found.unit_id: found for found in (*answer.discrepancies, *leaked)}
+    return answer.model_copy(
+        update={"discrepancies": tuple(once[unit_id] for unit_id in sorted(once))}
+    )
 
 
 def _answered(call: _Call, response: Response) -> Answer:

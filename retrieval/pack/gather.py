@@ -12,7 +12,7 @@ Cost: five queries, whatever the number of threads, plus one per thread for its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -85,7 +85,7 @@ async def gather(
     member_ids = {link.unit_id for mine in links.values() for link in mine}
     edges = await permitted_edges(reader, member_ids, exclude=exclude)
     ends = {end for edge in edges for end in (edge.src, edge.dst)}
-    hydrated = await reader.hydrate(member_ids | ends, exclude=exclude)
+    hydrated = await reader.hydrate(member_ids | ends, exclude=exclude, offered_by="thread_index")
     parts = await reader.partials(ids)
     materials = []
     for thread in threads:
@@ -104,7 +104,7 @@ async def gather(
                 verdict=verdict_of(thread.id, parts),
             )
         )
-    return Gathered(tuple(materials), by_thread(hydrated.discrepancies))
+    return Gathered(tuple(materials), hydrated.discrepancies)
 
 
 async def permitted_edges(
@@ -113,14 +113,6 @@ async def permitted_edges(
     """Edges that touch these units, without those that touch an excluded one."""
     found = await reader.edges(unit_ids) if unit_ids else ()
     return [edge for edge in found if edge.src not in exclude and edge.dst not in exclude]
-
-
-def by_thread(found: Iterable[Discrepancy]) -> tuple[Discrepancy, ...]:
-    """Discrepancies of ids that links and edges offered, not a search index."""
-    return tuple(
-        one.model_copy(update={"layer": "thread_index"}) if one.layer == "vector_index" else one
-        for one in found
-    )
 
 
 def relate(

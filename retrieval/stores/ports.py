@@ -19,7 +19,7 @@ from uuid import UUID
 
 from policies.decision import Scope
 from policies.snapshot import Snapshot
-from retrieval.contract import SubjectWire
+from retrieval.contract import Discrepancy, SubjectWire
 from retrieval.stores.rows import (
     ArtifactRow,
     EdgeRow,
@@ -41,6 +41,11 @@ class TruthReader(Protocol):
     @property
     def scope(self) -> Scope:
         """The caller's scope, with the consents that were live when the reader was opened."""
+        ...
+
+    @property
+    def leaked(self) -> Collection[Discrepancy]:
+        """Units that row-level security let through to this reader and its predicate refused."""
         ...
 
     async def hydrate(

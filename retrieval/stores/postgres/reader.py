@@ -52,11 +52,17 @@ class PostgresReader:
         self._scope = scope
         self._lag_objective_s = lag_objective_s
         self._bound = _bound(scope)
+        self._leaked: dict[UUID, Discrepancy] = {}
 
     @property
     def scope(self) -> Scope:
         """See ``ports.TruthReader.scope``."""
         return self._scope
+
+    @property
+    def leaked(self) -> Collection[Discrepancy]:
+        """See ``ports.TruthReader.leaked``."""
+        return self._leaked.values()
 
     # --- units ----------------------------------------------------------------------------
 
@@ -72,7 +78,7 @@ class PostgresReader:
         if not asked:
             return Hydrated(units={}, discrepancies=())
         units: dict[UUID, UnitRow] = {}
-        leaked: list[Discrepancy] = []
+        leaked: set[UUID] = set()
         for row in await self._rows(statements.HYDRATE, ids=asked):
             unit_id, class_id, tenant, jurisdiction, permitted, *content = row
             if permitted and self._scope.permits(
@@ -80,10 +86,14 @@ class PostgresReader:
             ):
                 units[unit_id] = _unit(unit_id, class_id, tenant, jurisdiction, content)
             else:
-                leaked.append(_discrepancy(unit_id, class_id, "row_level_security"))
-        seen = units.keys() | {found.unit_id for found in leaked}
+                self._leak(unit_id, class_id)
+                leaked.add(unit_id)
+        seen = units.keys() | leaked
         refused = await self._refused([u for u in asked if u not in seen], offered_by)
-        return Hydrated(units=units, discrepancies=(*leaked, *refused))
+        return Hydrated(
+            units=units,
+            discrepancies=(*(self._leaked[unit_id] for unit_id in sorted(leaked)), *refused),
+        )
 
     async def unit_by_address(self, address: str) -> UnitRow | None:
         """See ``ports.TruthReader.unit_by_address``."""
@@ -154,8 +164,14 @@ class PostgresReader:
 
     async def members(self, thread_ids: Collection[UUID]) -> Sequence[MembershipRow]:
         """See ``ports.TruthReader.members``."""
-        rows = await self._rows(statements.MEMBERS, ids=list(thread_ids))
-        return [MembershipRow(*row) for row in rows]
+        found = []
+        for class_id, permitted, *row in await self._rows(statements.MEMBERS, ids=list(thread_ids)):
+            member = MembershipRow(*row)
+            if permitted:
+                found.append(member)
+            else:
+                self._leak(member.unit_id, class_id)
+        return found
 
     async def artifacts(self, thread_id: UUID) -> Sequence[ArtifactRow]:
         """See ``ports.TruthReader.artifacts``."""
@@ -179,6 +195,15 @@ class PostgresReader:
         with mapped():
             cursor = await self._connection.execute(statement, {**self._bound, **values})
             return await cursor.fetchall()
+
+    def _leak(self, unit_id: UUID, class_id: int | None) -> None:
+        """Note a row that row-level security let through and the predicate refuses."""
+        self._leaked[unit_id] = Discrepancy(
+            unit_id=unit_id,
+            class_id=UNCLASSED if class_id is None else class_id,
+            layer="row_level_security",
+            pending=False,
+        )
 
     def _thread(self, row: Sequence[Any]) -> ThreadRow:
         thread_id, class_id, tenant, jurisdiction = row[:4]
@@ -242,15 +267,6 @@ def _unit(
         language=language,
         source=source,
         active_at=active_at,
-    )
-
-
-def _discrepancy(unit_id: UUID, class_id: int, layer: Layer) -> Discrepancy:
-    return Discrepancy(
-        unit_id=unit_id,
-        class_id=UNCLASSED if class_id is None else class_id,
-        layer=layer,
-        pending=False,
     )
 
 

@@ -2,7 +2,9 @@
 
 Laws
     * Every statement carries the bound predicate of the caller's scope beside what row-level
-      security does on its own: two layers that share no code path.
+      security does on its own: two layers that share no code path. Where a unit is asked for
+      by name or by its thread, the predicate marks the row instead of leaving it out, so that
+      a lost row-level security is noticed there.
     * Values are bound. The text of a statement is the same for every caller.
     * Nothing orders by what a hidden row could change; ids break every tie.
 
@@ -61,9 +63,8 @@ left join gate.unit_class c on c.class_id = u.class_id
 
 HYDRATE: Final = f"{_UNIT} where u.id = any(%(ids)s::uuid[])"
 
-UNIT_BY_ADDRESS: Final = (
-    f"select u.id from brain.unit u where u.canonical_address = %(address)s and {_bound('u')}"
-)
+# Only an id, for `HYDRATE` to judge.
+UNIT_BY_ADDRESS: Final = "select u.id from brain.unit u where u.canonical_address = %(address)s"
 
 REFUSED: Final = "select unit_id, class_id, pending_seconds from brain.refused_units(%(ids)s)"
 
@@ -102,11 +103,12 @@ group by p.term
 """
 
 MEMBERS: Final = f"""
-select m.thread_id, m.unit_id, m.role, m.confidence, m.status
+select u.class_id, {_bound("u")} as permitted,
+       m.thread_id, m.unit_id, m.role, m.confidence, m.status
 from brain.thread_membership m
 join brain.thread t on t.id = m.thread_id
 join brain.unit u on u.id = m.unit_id
-where m.thread_id = any(%(ids)s::uuid[]) and {_bound("t")} and {_bound("u")}
+where m.thread_id = any(%(ids)s::uuid[]) and {_bound("t")}
 order by m.thread_id, m.unit_id
 """
 

@@ -79,7 +79,7 @@ class PostgresTruth:
                 name=serving_login(audience),
                 configure=_configure,
                 # a restarted server is noticed here, not by the next request
-                check=AsyncConnectionPool.check_connection,
+                check=_check,
                 kwargs={
                     "options": f"-c statement_timeout={statement_ms} {_PLANNING}",
                     "prepare_threshold": 0,
@@ -141,6 +141,14 @@ async def _configure(connection: AsyncConnection[Any]) -> None:
     await connection.set_read_only(True)
 
 
+async def _check(connection: AsyncConnection[Any]) -> None:
+    """Raises when the server is gone, in one round trip: prepared on first use like all others,
+    the pool's own question would take two each time (an empty statement is never kept)."""
+    await connection.set_autocommit(True)
+    await connection.execute("", prepare=False)
+    await connection.set_autocommit(False)
+
+
 async def _enter(connection: AsyncConnection[Any], subject: SubjectWire, grant: Grant) -> Scope:
     """Takes the role of the profile and finds what it may read at this moment."""
     tenants, jurisdictions = _own(subject.tenants), _own(subject.jurisdictions)
@@ -152,8 +160,10 @@ async def _enter(connection: AsyncConnection[Any], subject: SubjectWire, grant: 
         "purpose": subject.purpose,
     }
     try:
-        await connection.execute(_SETTINGS, settings)
-        row = await (await connection.execute(_STANDING)).fetchone()
+        async with connection.pipeline():
+            await connection.execute(_SETTINGS, settings)
+            standing = await connection.execute(_STANDING)
+        row = await standing.fetchone()
     except (errors.InsufficientPrivilege, errors.InvalidParameterValue) as refused:
         # the role does not exist, or belongs to another audience
         raise PolicyMismatch(f"the database cannot serve profile `{grant.profile}`") from refused
