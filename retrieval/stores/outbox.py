@@ -17,6 +17,7 @@ Until a change arrives, hydration and the egress guard refuse what the index sti
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections import defaultdict
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 
 _LOCK: Final = 0x67_77_5F_69_6E_64_65_78  # "gw_index"
 _BATCH: Final = 256
+_BATCH_DOUBTFUL_MIN: Final = 16
 _POLL_S: Final = 0.25
 _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_MAX_S: Final = 30.0
@@ -219,7 +221,12 @@ class OutboxWorker:
         ops: defaultdict[UUID, set[str]] = defaultdict(set)
         for _, unit_id, op in rows:
             ops[unit_id].add(op)
-        doubtful = set(list(self._doubtful)[:_BATCH])
+        # A new index makes every unit doubtful and pending at once: each is written once, and
+        # however much is pending, some doubtful ones get their turn.
+        others = self._doubtful - ops.keys()
+        room = max(_BATCH - len(ops), _BATCH_DOUBTFUL_MIN)
+        extra = set(itertools.islice(others, room))
+        doubtful = (self._doubtful & ops.keys()) | extra
         for unit_id in doubtful:
             ops[unit_id].add("content")
         if not ops:
@@ -229,7 +236,7 @@ class OutboxWorker:
         done = [seq for seq, unit_id, _ in rows if unit_id not in failed]
         await connection.execute(_DONE, (done,))
         await connection.commit()
-        return len(done) + len(doubtful - failed)
+        return len(done) + len(extra - failed)
 
     async def _apply_or_set_aside(
         self, connection: AsyncConnection, ops: dict[UUID, set[str]]
