@@ -187,8 +187,8 @@ class FacetMap:
     @property
     def fields(self) -> frozenset[str]:
         """Every name under which a label stands in the upstream's JSON."""
-        sources = (*self.facets.values(), self.tenant, self.jurisdiction)
-        return frozenset(source.field for source in sources if source.field)
+        facets = {source.field for source in self.facets.values()}
+        return frozenset(facets | {self.tenant.field, self.jurisdiction.field}) - {""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from deploy.demo.people import CLIENTS, Realm
 from deploy.demo.portals.app import PORTALS
 from deploy.demo.stage import IndexLate, Stage, staged
 from gateway.cli.failure import Exit
-from gateway.compose import CannotStart
+from gateway.compose.failure import CannotStart
 from gateway.server import PortTaken
 from gateway.settings import InvalidSettings
 from policies.errors import PolicyError

@@ -38,7 +38,9 @@ from deploy.demo.portals.assertion import Doorkeeper
 from deploy.demo.portals.backend import Backend
 from deploy.demo.servers import HOST, Servers, listen, port_of
 from gateway import settings as settings_files
-from gateway.compose import Running, ingest_into, open_embedder, running, state_folder
+from gateway.compose.filling import ingest_into, open_embedder
+from gateway.compose.running import Running, running
+from gateway.compose.state import state_folder
 from gateway.settings import Settings
 from retrieval.embedded import places
 from retrieval.ingest.report import Report

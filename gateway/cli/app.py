@@ -15,8 +15,8 @@ from typer._click.exceptions import (  # typer 0.29 carries its own click and re
 
 from gateway.cli import check, consent, events, ingest, policy, query, serve
 from gateway.cli.failure import Exit, Failure, flat, of_settings, of_start
+from gateway.compose.failure import CannotStart
 from gateway.settings import InvalidSettings
-from gateway.stores import CannotStart
 
 app: Final = typer.Typer(
     name="gateway",

@@ -23,8 +23,8 @@ from gateway.authn.claims import subject_id
 from gateway.cli.check import ConfigOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, of_database
 from gateway.cli.terminal import columns
+from gateway.compose.stores import attached
 from gateway.settings import Settings
-from gateway.stores import attached
 from policies.snapshot import Snapshot
 
 app: Final = typer.Typer(help="Consents to read high-risk material.", no_args_is_help=True)
@@ -193,7 +193,7 @@ def _object(connection: Connection, table: str, reference: str) -> UUID:
 
 @contextmanager
 def _database(settings: Settings, role: str) -> Iterator[Connection]:
-    from gateway.compose import station_dsn  # late: it loads every house, a second or two
+    from gateway.compose.database import station_dsn  # late: it loads every house, a second or two
 
     with attached(settings) as stores:
         try:

@@ -18,10 +18,10 @@ import typer
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, of_database
 from gateway.cli.terminal import columns
+from gateway.compose.stores import attached
 from gateway.journal.chain import EMPTY, Head
 from gateway.journal.reading import Verdict, newest
 from gateway.journal.reading import verify as verify_chain
-from gateway.stores import attached
 
 _TITLES: Final = ("time", "kind", "audience", "layer", "units", "action", "trace id", "seal")
 
@@ -114,7 +114,7 @@ async def _journal(
     config: Path | None,
 ) -> AsyncIterator[psycopg.AsyncConnection[tuple[Any, ...]]]:
     """A connection that may read the journal, to the running or the configured database."""
-    from gateway.compose import station_dsn  # late: it loads every house, a second or two
+    from gateway.compose.database import station_dsn  # late: it loads every house, a second or two
 
     with attached(settings_of(config)) as stores:
         try:

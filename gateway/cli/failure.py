@@ -6,8 +6,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+from gateway.compose.failure import CannotStart
 from gateway.settings import InvalidSettings
-from gateway.stores import CannotStart
 from policies.errors import InvalidPolicy, PolicyError
 
 

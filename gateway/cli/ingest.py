@@ -23,15 +23,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, flat, of_policy
 from gateway.cli.terminal import errors, plain
+from gateway.compose.stores import attached
 from gateway.settings import Settings
-from gateway.stores import attached
 from policies.errors import PolicyError
 from policies.mapping import IngestMapping
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
 from policies.snapshot import load as load_policy
 
 if TYPE_CHECKING:
-    from retrieval.ingest import OnProgress, Report
+    from gateway.compose.filling import OnProgress, Report
 
 
 def ingest(
@@ -57,16 +57,17 @@ def ingest(
 
 
 def _run(settings: Settings, snapshot: Snapshot, path: Path, chosen: IngestMapping) -> Report:
-    from gateway import compose  # late: it loads every house, a second or two
+    # late: they load every house, a second or two
+    from gateway.compose import database, filling
 
     with attached(settings) as stores:
         if not stores.held:
-            compose.prepare_if_new(stores, snapshot)
-        model = compose.open_embedder(settings)
+            database.prepare_if_new(stores, snapshot)
+        model = filling.open_embedder(settings)
         with _progress() as on_progress:
-            report = compose.ingest_into(stores, path, chosen, model, on_progress=on_progress)
+            report = filling.ingest_into(stores, path, chosen, model, on_progress=on_progress)
         if not stores.held:  # else the gateway that holds them carries it over
-            asyncio.run(compose.fill_index(settings, stores, model))
+            asyncio.run(filling.fill_index(settings, stores, model))
     return report
 
 

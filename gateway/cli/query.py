@@ -17,8 +17,8 @@ from gateway.cli.identity import FILE_NAME, token_from_file, token_of
 from gateway.cli.show import show
 from gateway.cli.terminal import console
 from gateway.cli.web import Reply, secure, send
+from gateway.compose.state import running_address, state_folder
 from gateway.settings import Settings
-from gateway.stores import running_address, state_folder
 from retrieval.contract import Response, RetrieveRequest
 
 

@@ -36,7 +36,7 @@ def serve(config: ConfigOption = None, no_embedded: NoEmbedded = False) -> None:
 
 
 async def _serve(settings: Settings, *, embedded: bool) -> None:
-    from gateway.compose import running  # late: it loads every house, a second or two
+    from gateway.compose.running import running  # late: it loads every house, a second or two
 
     async with running(settings, embedded=embedded) as gateway:
         text = f"gateway: listening on {gateway.url} (second listener {gateway.admin_url})"

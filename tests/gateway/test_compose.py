@@ -14,10 +14,11 @@ import psycopg
 import pytest
 
 from gateway.cli.app import run
-from gateway.compose import CannotStart, Running, running
+from gateway.compose.failure import CannotStart
+from gateway.compose.running import Running, running
+from gateway.compose.state import running_address
 from gateway.server import PortTaken
 from gateway.settings import load
-from gateway.stores import running_address
 from retrieval.embedded import Embedded
 from tests.gateway.cli.made import Ended, environment
 from tests.services import Database

@@ -15,7 +15,7 @@ import httpx
 
 from deploy.demo.tour import Tour, normalised
 from deploy.demo.voice import addresses
-from gateway.compose import store_settings
+from gateway.compose.database import store_settings
 
 INTERNAL_UNIT: Final = "refund-webhooks.incident-2031"
 PUBLIC_UNIT: Final = "refund-webhooks.faq"

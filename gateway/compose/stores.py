@@ -1,40 +1,22 @@
 """Which stores a process uses: the configured ones, or the embedded pair of this state folder.
 
-This module knows how to find and start stores, not what is in them. It is part of the
-composition root: it is imported by it and by commands, never by a station.
+This module knows how to find and start stores, not what is in them.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Final
 
-from gateway.errors import GatewayError
+from gateway.compose.failure import CannotStart
 from gateway.settings import Settings
 from retrieval import embedded
 from retrieval.embedded import places
 from retrieval.embedded.postgres import HOST, SUPERUSER
 from retrieval.embedded.state import Kept
 from retrieval.embedded.watch import DATABASE
-
-RUNNING_FILE: Final = "gateway.json"
-KEY_FILE: Final = "assertion-key.pem"
-
-
-class CannotStart(GatewayError):  # noqa: N818 - reads as what it is
-    """Something that the gateway needs is not there: a code, a reason and a remedy."""
-
-    def __init__(self, code: str, reason: str, remedy: str) -> None:
-        self.code = code
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"{code}: {reason}; {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,60 +29,6 @@ class Stores:
     qdrant_api_key: str = field(repr=False)
     held: bool = False
     """Whether another process of this machine runs them: a gateway, most likely."""
-
-
-def state_folder(settings: Settings) -> Path:
-    """Where this installation keeps its state. Makes nothing."""
-    return settings.state or places.clone_state(places.postgres_owner())
-
-
-def running_address(settings: Settings) -> str:
-    """The address of the gateway that runs on this state folder, else the configured one."""
-    told = _told(state_folder(settings) / RUNNING_FILE)
-    if isinstance(told.get("url"), str) and _alive(told.get("pid")):
-        return str(told["url"])
-    return f"http://{settings.listen.public}"
-
-
-def _told(path: Path) -> dict[str, object]:
-    """What a gateway told in that file; empty when there is none or it is not one."""
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-@contextmanager
-def announced(settings: Settings, url: str, admin_url: str) -> Iterator[None]:
-    """Tell commands of this state folder where the gateway is, while it is.
-
-    Raises: CannotStart.
-    """
-    path = state_folder(settings) / RUNNING_FILE
-    told = {"url": url, "admin_url": admin_url, "pid": os.getpid()}
-    try:
-        write_private(path, json.dumps(told) + "\n")
-    except OSError as error:
-        reason = f"`{path}` cannot be written ({error.strerror})"
-        raise CannotStart("state_unwritable", reason, "set GATEWAY_STATE") from error
-    try:
-        yield
-    finally:
-        if _told(path) == told:  # another gateway on the same folder may have told since
-            path.unlink(missing_ok=True)
-
-
-def _alive(pid: object) -> bool:
-    if not isinstance(pid, int) or pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextmanager
@@ -171,19 +99,3 @@ def _configured(settings: Settings, own: Stores | None) -> Stores:
         qdrant_url=qdrant.url or (own.qdrant_url if own else ""),
         qdrant_api_key=key if qdrant.url else (own.qdrant_api_key if own else ""),
     )
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file whole and readable by its owner only, or leave what was there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(path)
-    except OSError:
-        half.unlink(missing_ok=True)
-        raise

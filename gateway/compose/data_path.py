@@ -1,0 +1,175 @@
+"""The data path and everything that it stands on, opened in one order and closed in reverse:
+
+journal and sealer, registry, retrieval, hop, data plane
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from joserfc.jwk import ECKey
+
+from gateway.app import DataPlane
+from gateway.authn.bearer import Authenticator
+from gateway.authn.own_keys import BadKeyFile, OwnKeys
+from gateway.compose.database import station_dsn, store_settings
+from gateway.compose.failure import CannotStart, first_line, no_database
+from gateway.compose.filling import open_embedder
+from gateway.compose.state import KEY_FILE, state_folder, write_private
+from gateway.compose.stores import Stores
+from gateway.egress.guard import Guard
+from gateway.egress.registry import PostgresRegistry
+from gateway.holder import SnapshotHolder
+from gateway.ingress.limits import Limits
+from gateway.journal.event import JournalUnavailable
+from gateway.journal.postgres import PostgresJournal
+from gateway.journal.sealer import Sealer
+from gateway.relay.fetch import fetch
+from gateway.relay.hop import Hop, Target
+from gateway.relay.pool import Address, Pool
+from gateway.relay.retrieval import InProcessRetrieval
+from gateway.relay.upstream import UpstreamTimes
+from gateway.settings import LimitSettings, Settings, UpstreamSettings
+from gateway.telemetry.providers import Telemetry
+from gateway.telemetry.recorder import NotingJournal
+from policies.snapshot import Snapshot
+from retrieval.app import RetrievalApp, open_retrieval
+from retrieval.errors import RetrievalError
+from retrieval.service import Retrieval
+from retrieval.stores.roles import GUARD, JOURNAL, SEAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that was opened, as the listeners and the health checks need it."""
+
+    snapshot: Snapshot
+    stores: Stores
+    telemetry: Telemetry
+    journal: PostgresJournal
+    sealer: Sealer
+    registry: PostgresRegistry
+    retrieval: Retrieval
+    data_plane: DataPlane
+
+
+async def opened(
+    stack: AsyncExitStack,
+    settings: Settings,
+    stores: Stores,
+    snapshot: Snapshot,
+    telemetry: Telemetry,
+) -> Parts:
+    limits = settings.limits
+    holder = SnapshotHolder(snapshot)
+    keys = await asyncio.to_thread(_own_keys, settings)
+    journal = PostgresJournal(station_dsn(stores, JOURNAL), deadline_ms=limits.journal_ms)
+    try:
+        await journal.open()
+    except JournalUnavailable as error:
+        raise no_database(str(error)) from error
+    stack.push_async_callback(journal.close)
+    sealer = Sealer(station_dsn(stores, SEAL))
+    sealer.start()
+    stack.push_async_callback(sealer.stop)
+    registry = PostgresRegistry(station_dsn(stores, GUARD), size=settings.database.pool_max)
+    await registry.open()
+    stack.push_async_callback(registry.close)
+    retrieval = await _retrieval(stack, settings, stores, holder)
+    hop = Hop(targets(settings.upstreams), keys=keys, gateway_id=settings.gateway_id)
+    stack.push_async_callback(hop.aclose)
+    data_plane = DataPlane(
+        snapshots=holder,
+        authenticator=Authenticator(fetch=fetch),
+        keys=keys,
+        guard=Guard(
+            retrieval=InProcessRetrieval(RetrievalApp(retrieval)),
+            registry=registry,
+            journal=NotingJournal(journal, telemetry.recorder),
+        ),
+        hop=hop,
+        sink=telemetry.recorder,
+        limits=_limits(limits),
+        gateway_id=settings.gateway_id,
+    )
+    return Parts(
+        snapshot=snapshot,
+        stores=stores,
+        telemetry=telemetry,
+        journal=journal,
+        sealer=sealer,
+        registry=registry,
+        retrieval=retrieval,
+        data_plane=data_plane,
+    )
+
+
+async def _retrieval(
+    stack: AsyncExitStack, settings: Settings, stores: Stores, holder: SnapshotHolder
+) -> Retrieval:
+    try:
+        model = await asyncio.to_thread(open_embedder, settings)
+        return await stack.enter_async_context(
+            open_retrieval(store_settings(settings, stores), lambda: holder.current, model)
+        )
+    except RetrievalError as error:
+        raise no_database(str(error)) from error
+
+
+def _own_keys(settings: Settings) -> OwnKeys:
+    """The signing keys: the configured file, else one that is made once in the state folder."""
+    configured = settings.keys.assertion_file
+    path = configured or state_folder(settings) / KEY_FILE
+    try:
+        if configured is None and not path.exists():
+            fresh = ECKey.generate_key("P-256", auto_kid=False).as_pem(private=True)
+            write_private(path, fresh.decode("ascii"))
+        return OwnKeys.from_pem(path.read_bytes())
+    except (OSError, BadKeyFile) as error:
+        reason = f"the signing key `{path}` cannot be used ({first_line(error)})"
+        raise CannotStart("key_unusable", reason, "mend GATEWAY_ASSERTION_KEY_FILE") from error
+
+
+def targets(upstreams: dict[str, UpstreamSettings]) -> dict[str, Target]:
+    """Where each upstream is reached. Raises: CannotStart when its authorities cannot be read."""
+    return {name: _target(upstream) for name, upstream in upstreams.items()}
+
+
+def _target(upstream: UpstreamSettings) -> Target:
+    parts = urlsplit(upstream.address)
+    tls = parts.scheme == "https"
+    address = Address(
+        host=parts.hostname or "",
+        port=parts.port or (443 if tls else 80),
+        tls=tls,
+        ca_file=str(upstream.ca_file or ""),
+    )
+    try:
+        ssl.create_default_context(cafile=address.ca_file or None)  # now, not at a first request
+    except OSError as error:
+        reason = f"the authorities in `{address.ca_file}` cannot be used ({first_line(error)})"
+        remedy = "name a PEM file of certificates as `ca_file` of the upstream"
+        raise CannotStart("ca_unusable", reason, remedy) from error
+    times = UpstreamTimes(connect_s=upstream.connect_ms / 1_000)
+    return Target(
+        address.authority,
+        lambda: Pool(address=address, times=times, limit=upstream.connections_max),
+    )
+
+
+def _limits(limits: LimitSettings) -> Limits:
+    return Limits(
+        header_bytes=limits.header_bytes_max,
+        header_count=limits.header_count_max,
+        target_bytes=limits.target_bytes_max,
+        header_s=limits.header_ms / 1_000,
+        keep_alive_s=limits.keep_alive_ms / 1_000,
+        body_bytes=limits.body_bytes_max,
+        body_s=limits.body_ms / 1_000,
+        request_s=limits.request_ms / 1_000,
+        connections=limits.connections_max,
+    )

@@ -1,0 +1,73 @@
+"""The database as this version needs it: connection strings, schema, active policy, proof."""
+
+from __future__ import annotations
+
+import psycopg
+from pydantic import SecretStr
+
+from gateway.compose.failure import CannotStart, first_line, no_database
+from gateway.compose.stores import Stores
+from gateway.settings import Settings
+from policies.snapshot import Snapshot
+from retrieval.schema.history import MigrationRefused
+from retrieval.schema.migrate import migrate
+from retrieval.settings import StoreSettings
+from retrieval.stores.activation import ActivationRefused, activate
+from retrieval.stores.enforcement import NotEnforced, assert_enforced
+from retrieval.stores.roles import POLICY, dsn_for
+
+
+def station_dsn(stores: Stores, role: str) -> str:
+    """The connection string of one database role of ours (``gw_seal``)."""
+    return dsn_for(role, stores.database_url, stores.database_secret)
+
+
+def store_settings(settings: Settings, stores: Stores) -> StoreSettings:
+    """What retrieval and ingest are told about the stores."""
+    return StoreSettings(
+        database_url=stores.database_url,
+        database_secret=SecretStr(stores.database_secret),
+        qdrant_url=stores.qdrant_url,
+        qdrant_api_key=SecretStr(stores.qdrant_api_key),
+        collection=settings.qdrant.collection or f"units-{settings.embedder.name}",
+        connections_max=settings.database.pool_max,
+        lag_objective_s=settings.limits.index_lag_ms / 1_000,
+    )
+
+
+def prepare(stores: Stores, snapshot: Snapshot, *, activated_by: str = "gateway") -> None:
+    """Bring the database to this version and make it enforce ``snapshot``; then prove it.
+
+    Raises: CannotStart.
+    """
+    try:
+        migrate(stores.database_url, stores.database_secret, snapshot)
+        with psycopg.connect(station_dsn(stores, POLICY), autocommit=True) as connection:
+            activate(connection, snapshot, activated_by=activated_by)
+        assert_enforced(stores.database_url, snapshot)
+    except psycopg.OperationalError as error:
+        raise no_database(first_line(error)) from error
+    except (MigrationRefused, ActivationRefused, psycopg.Error) as error:
+        remedy = "compare the database with this version's migrations and policy"
+        raise CannotStart("database_unfit", first_line(error), remedy) from error
+    except NotEnforced as error:
+        remedy = "restore it from the migrations; nothing is served until then"
+        raise CannotStart("not_enforced", "; ".join(error.reasons), remedy) from error
+
+
+def prepare_if_new(stores: Stores, snapshot: Snapshot) -> None:
+    """Bring the database to this version, and activate ``snapshot`` if none is active.
+
+    For commands: one that only writes data must not change the policy of a running gateway.
+    Raises: CannotStart.
+    """
+    try:
+        migrate(stores.database_url, stores.database_secret, snapshot)
+        with psycopg.connect(station_dsn(stores, POLICY), autocommit=True) as connection:
+            if connection.execute("select 1 from gate.active_revision").fetchone() is None:
+                activate(connection, snapshot, activated_by="gateway")
+    except psycopg.OperationalError as error:
+        raise no_database(first_line(error)) from error
+    except (MigrationRefused, ActivationRefused, psycopg.Error) as error:
+        remedy = "compare the database with this version's migrations and policy"
+        raise CannotStart("database_unfit", first_line(error), remedy) from error

@@ -1,0 +1,76 @@
+"""What commands do to the stores themselves: texts into the truth, vectors into the index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.compose.database import station_dsn, store_settings
+from gateway.compose.failure import CannotStart
+from gateway.compose.stores import Stores
+from gateway.settings import Settings
+from policies.mapping import IngestMapping
+from retrieval.embed.cache import CachedEmbedder
+from retrieval.embed.ports import Embedder
+from retrieval.embed.registry import embedder
+from retrieval.errors import RetrievalError
+from retrieval.ingest import IngestRefused, OnProgress, Report
+from retrieval.ingest import run as run_ingest
+from retrieval.stores.outbox import OutboxWorker
+from retrieval.stores.qdrant import QdrantIndex
+from retrieval.stores.roles import INDEX, INGEST
+
+__all__ = ["OnProgress", "Report", "fill_index", "ingest_into", "open_embedder"]
+
+
+def open_embedder(settings: Settings) -> Embedder:
+    """The configured embedder, reading the vector cache if there is one.
+
+    Raises: CannotStart for an unknown name or a malformed cache.
+    """
+    try:
+        model = embedder(settings.embedder.name)
+        if settings.embedder.vector_cache is None:
+            return model
+        return CachedEmbedder(model, own=settings.embedder.vector_cache)
+    except (ValueError, OSError) as error:
+        remedy = "mend `embedder` in the settings"
+        raise CannotStart("embedder_unusable", str(error), remedy) from error
+
+
+def ingest_into(
+    stores: Stores,
+    source: Path,
+    mapping: IngestMapping,
+    model: Embedder,
+    *,
+    on_progress: OnProgress | None = None,
+) -> Report:
+    """Bring ``source`` into the record of truth with vectors. Raises: CannotStart."""
+    try:
+        return run_ingest(
+            source,
+            mapping,
+            dsn=station_dsn(stores, INGEST),
+            embedder=model,
+            on_progress=on_progress,
+        )
+    except IngestRefused as error:
+        raise CannotStart(error.code, error.reason, error.remedy) from error
+
+
+async def fill_index(settings: Settings, stores: Stores, model: Embedder) -> int:
+    """Carry what is pending into the vector index; how many changes that was.
+
+    Raises: CannotStart when the index or the database does not answer.
+    """
+    told = store_settings(settings, stores)
+    key = told.qdrant_api_key.get_secret_value()
+    index = QdrantIndex(told.qdrant_url, key, told.collection, model.dims)
+    try:
+        await index.ensure()
+        return await OutboxWorker(station_dsn(stores, INDEX), index, model).drain()
+    except RetrievalError as error:
+        remedy = "what was ingested is kept; the next `gateway serve` goes on"
+        raise CannotStart("index_unavailable", str(error), remedy) from error
+    finally:
+        await index.close()

@@ -1,0 +1,167 @@
+"""The whole gateway as one context: opened in one order and closed in the reverse one.
+
+    policy, ports, stores, schema and activation, telemetry, data path, listeners
+
+Whatever is missing ends the start with one ``CannotStart``: code, reason, remedy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+from typing import Final
+
+from gateway import server
+from gateway.compose import data_path
+from gateway.compose.data_path import Parts
+from gateway.compose.database import prepare
+from gateway.compose.failure import CannotStart
+from gateway.compose.state import announced
+from gateway.compose.stores import Stores, started
+from gateway.settings import Listen, Settings
+from gateway.surfaces.checks import gateway_checks
+from gateway.surfaces.health import Health, health_app
+from gateway.telemetry.providers import Telemetry, open_telemetry
+from policies.snapshot import DEFAULT_FOLDER, Snapshot
+from policies.snapshot import load as load_policy
+from retrieval.service import Retrieval
+
+_START_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gateway that answers on both listeners until its context is left."""
+
+    url: str
+    admin_url: str
+    snapshot: Snapshot
+    stores: Stores
+    retrieval: Retrieval
+    telemetry: Telemetry
+    _serving: asyncio.Task[None]
+
+    async def wait(self) -> None:
+        """Return when the listeners have ended: after SIGTERM or SIGINT."""
+        await asyncio.shield(self._serving)
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings,
+    *,
+    policy_folder: Path | None = None,
+    overlay: Path | None = None,
+    embedded: bool = True,
+) -> AsyncIterator[Running]:
+    """The whole gateway, listening; everything is closed in reverse order afterwards.
+
+    ``policy_folder`` and ``overlay`` go to ``policies.snapshot.load`` (the folder of the
+    settings, else the installed one). ``embedded`` allows services of our own for stores
+    without an address.
+
+    Raises: policies.errors.PolicyError; server.PortTaken; CannotStart. Cost: about 2 s with
+    warm embedded services.
+    """
+    folder = policy_folder or settings.policy or DEFAULT_FOLDER
+    snapshot = await asyncio.to_thread(load_policy, folder, overlay)
+    async with AsyncExitStack() as stack:
+        data_socket = stack.enter_context(_bound(settings.listen.public))
+        admin_socket = stack.enter_context(_bound(settings.listen.admin))
+        stores = await stack.enter_async_context(_stores(settings, embedded))
+        await asyncio.to_thread(prepare, stores, snapshot)
+        telemetry = open_telemetry(settings.telemetry, instance=f"{os.getpid()}")
+        stack.push_async_callback(asyncio.to_thread, telemetry.close)
+        parts = await data_path.opened(stack, settings, stores, snapshot, telemetry)
+        gateway = await stack.enter_async_context(
+            _serving(settings, parts, data_socket, admin_socket)
+        )
+        stack.enter_context(announced(settings, gateway.url, gateway.admin_url))
+        yield gateway
+
+
+@asynccontextmanager
+async def _stores(settings: Settings, embedded: bool) -> AsyncIterator[Stores]:
+    """``started`` off the event loop: starting and stopping embedded services blocks."""
+    context = started(settings, embedded_allowed=embedded)
+    stores = await asyncio.to_thread(context.__enter__)
+    try:
+        yield stores
+    finally:
+        await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+@contextmanager
+def _bound(listen: Listen) -> Iterator[socket]:
+    bound = server.bind(listen.host, listen.port)
+    with contextlib.closing(bound):
+        yield bound
+
+
+@asynccontextmanager
+async def _serving(
+    settings: Settings, parts: Parts, data_socket: socket, admin_socket: socket
+) -> AsyncIterator[Running]:
+    health = Health(
+        gateway_checks(
+            digest=parts.snapshot.digest,
+            registry=parts.registry,
+            retrieval=parts.retrieval,
+            journal=parts.journal,
+            sealer=parts.sealer,
+            index_lag_ms=settings.limits.index_lag_ms,
+        )
+    )
+    stop, up = asyncio.Event(), asyncio.Event()
+
+    async def on_drain() -> None:
+        health.drain()
+
+    async def on_ready() -> None:
+        up.set()
+
+    serving = asyncio.create_task(
+        server.serve(
+            parts.data_plane,
+            health_app(health, parts.telemetry.counters.text),
+            data_socket=data_socket,
+            admin_socket=admin_socket,
+            limits=parts.data_plane.limits,
+            on_drain=on_drain,
+            drain_wait_s=settings.limits.drain_ms / 1_000,
+            graceful_s=settings.limits.graceful_ms / 1_000,
+            stop=stop,
+            on_ready=on_ready,
+        ),
+        name="listeners",
+    )
+    try:
+        ready = asyncio.create_task(up.wait())
+        await asyncio.wait({ready, serving}, timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if not up.is_set():
+            reason = "the listeners did not come up"
+            raise CannotStart("listeners_failed", reason, "read the log of the process")
+        yield Running(
+            url=_url(data_socket),
+            admin_url=_url(admin_socket),
+            snapshot=parts.snapshot,
+            stores=parts.stores,
+            retrieval=parts.retrieval,
+            telemetry=parts.telemetry,
+            _serving=serving,
+        )
+    finally:
+        stop.set()
+        await serving
+
+
+def _url(bound: socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://{Listen(host, port)}"
