@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -22,69 +21,9 @@ from policies.emit.postgres import predicate
 from policies.snapshot import Snapshot
 from policies.vocabulary import FACETS
 from retrieval.stores.roles import profile_role, serving_login
+from tests.congruence.states import CALLERS, PURPOSE, SUBJECT, WHERE, State, consented
 from tests.retrieval.database.world import World, world_in
-from tests.services import Cluster, Database, fresh_database
-
-WHERE = ("*", "own", "other")
-CALLERS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    ((), ()),
-    (("own",), ("own",)),
-    (("own", "second"), ()),
-)
-SUBJECT, PURPOSE = "someone", "support"
-CONSENTED_EVERY = 229
-"""Every so many states one consented unit: prime, so that all classes' neighbourhoods occur."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    number: int
-    class_id: int
-    tenant: str
-    jurisdiction: str
-
-    @property
-    def id(self) -> UUID:
-        return UUID(int=self.number)
-
-
-@pytest.fixture(scope="module")
-def states(snapshot: Snapshot) -> list[State]:
-    classes = range(-1, snapshot.vocabulary.class_count)
-    return [State(n, *key) for n, key in enumerate(product(classes, WHERE, WHERE), 1)]
-
-
-@pytest.fixture(scope="module")
-def full(
-    cluster: Cluster, migrated_template: Database, snapshot: Snapshot, states: list[State]
-) -> Iterator[World]:
-    """A world with one unit in every state, and consents for some of them."""
-    with fresh_database(cluster, template=migrated_template.name) as database:
-        world = world_in(database, snapshot)
-        with psycopg.connect(database.url) as admin:
-            # Triggers off: their labels are another suite's subject, and -1 must be there too.
-            admin.execute("set session_replication_role = replica")
-            admin.execute(
-                "insert into brain.unit (id, canonical_address, title, class_id, tenant,"
-                " jurisdiction, current_revision, content_hash)"
-                " select x.id, x.id::text, 't', x.class_id, x.tenant, x.jurisdiction, 1, 'h'"
-                " from unnest(%s::uuid[], %s::smallint[], %s::text[], %s::text[])"
-                " x (id, class_id, tenant, jurisdiction)",
-                [
-                    [state.id for state in states],
-                    [state.class_id for state in states],
-                    [state.tenant for state in states],
-                    [state.jurisdiction for state in states],
-                ],
-            )
-            admin.execute(
-                "insert into gate.consent (subject_id, purpose, unit_id, approver, granted_at,"
-                " expires_at) select %s, %s, id, 'boss', now() - interval '1 minute',"
-                " now() + interval '1 hour' from unnest(%s::uuid[]) id",
-                [SUBJECT, PURPOSE, [state.id for state in states[::CONSENTED_EVERY]]],
-            )
-            admin.execute("analyze brain.unit")
-        yield world
+from tests.services import Database
 
 
 @contextmanager
@@ -119,8 +58,12 @@ def test_the_three_layers_agree_on_every_state(full: World, states: list[State])
     with psycopg.connect(full.database.url) as owner:
         for profile in full.snapshot.vocabulary.profiles:
             for (tenants, jurisdictions), purpose in product(CALLERS, ("", PURPOSE)):
-                consented = tuple(s.id for s in states[::CONSENTED_EVERY]) if purpose else ()
-                scope = Scope(full.snapshot.grant([profile]), tenants, jurisdictions, consented)
+                scope = Scope(
+                    full.snapshot.grant([profile]),
+                    tenants,
+                    jurisdictions,
+                    consented(states, purpose),
+                )
                 permitted = {
                     s.number
                     for s in states
