@@ -42,9 +42,7 @@ def test_the_guard_denies_exactly_what_the_scope_does(full: World, states: list[
 
     def check(start: int, part: list[Key], purpose: str, registered: Registered) -> int:
         compared = 0
-        for profile, (tenants, jurisdictions) in product(
-            full.snapshot.vocabulary.profiles, CALLERS
-        ):
+        for profile in full.snapshot.vocabulary.profiles:
             grant = full.snapshot.grant([profile])
             scope = Scope(grant, OWN, OWN, consented(states, purpose))
             wanted = {
