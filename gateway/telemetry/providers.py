@@ -37,6 +37,7 @@ SHUTDOWN_S: Final = 1.5
 """The longest that closing may take, all providers together."""
 
 _EXPORT_TIMEOUT_S: Final = 2.0
+_BATCH_MAX: Final = 512
 _FILE_DELAY_MS: Final = 100
 _SCOPE: Final = "gateway"
 
@@ -121,14 +122,23 @@ def _span_processors(settings: TelemetrySettings, file: TextIO | None) -> list[S
         )
         processors.append(
             BatchSpanProcessor(
-                lines, max_queue_size=settings.queue_max, schedule_delay_millis=_FILE_DELAY_MS
+                lines,
+                max_queue_size=settings.queue_max,
+                max_export_batch_size=_batch(settings),
+                schedule_delay_millis=_FILE_DELAY_MS,
             )
         )
     if settings.otlp_endpoint is not None:
         collector = OTLPSpanExporter(
             endpoint=_signal(settings.otlp_endpoint, "traces"), timeout=_EXPORT_TIMEOUT_S
         )
-        processors.append(BatchSpanProcessor(collector, max_queue_size=settings.queue_max))
+        processors.append(
+            BatchSpanProcessor(
+                collector,
+                max_queue_size=settings.queue_max,
+                max_export_batch_size=_batch(settings),
+            )
+        )
     return processors
 
 
@@ -138,7 +148,16 @@ def _log_processors(settings: TelemetrySettings) -> list[LogRecordProcessor]:
     exporter = OTLPLogExporter(
         endpoint=_signal(settings.otlp_endpoint, "logs"), timeout=_EXPORT_TIMEOUT_S
     )
-    return [BatchLogRecordProcessor(exporter, max_queue_size=settings.queue_max)]
+    return [
+        BatchLogRecordProcessor(
+            exporter, max_queue_size=settings.queue_max, max_export_batch_size=_batch(settings)
+        )
+    ]
+
+
+def _batch(settings: TelemetrySettings) -> int:
+    """The SDK refuses a batch that is larger than its queue."""
+    return min(_BATCH_MAX, settings.queue_max)
 
 
 def _meters(endpoint: str, resource: Resource) -> MeterProvider:
