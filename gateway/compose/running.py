@@ -20,7 +20,7 @@ from typing import Final
 from gateway import server
 from gateway.compose import data_path
 from gateway.compose.data_path import Parts
-from gateway.compose.database import prepare
+from gateway.compose.database import enforcement, prepare
 from gateway.compose.failure import CannotStart
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
@@ -116,6 +116,7 @@ async def _serving(
             journal=parts.journal,
             sealer=parts.sealer,
             index_lag_ms=settings.limits.index_lag_ms,
+            enforcement=lambda: enforcement(parts.stores, parts.snapshot),
         )
     )
     stop, up = asyncio.Event(), asyncio.Event()

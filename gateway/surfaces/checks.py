@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from gateway.egress.registry import Registry, RegistryUnavailable
@@ -30,8 +30,10 @@ def gateway_checks(
     journal: Writable,
     sealer: Sealer,
     index_lag_ms: int,
+    enforcement: Callable[[], Awaitable[str]],
 ) -> tuple[Check, ...]:
-    """The checks of a composed gateway: ``policy``, ``database`` and ``journal`` are required.
+    """The checks of a composed gateway: ``policy``, ``database``, ``enforcement`` (what row-level
+    security is proven for at start) and ``journal`` are required.
 
     Without the index threads are served in full, behind it the answers are checked against
     the record of truth, and without a sealer events are still durable: those degrade only.
@@ -67,6 +69,7 @@ def gateway_checks(
     return (
         Check("policy", policy),
         Check("database", database),
+        Check("enforcement", enforcement),
         Check("journal", writable),
         Check("index", index, required=False),
         Check("outbox", outbox, required=False),
