@@ -37,7 +37,8 @@ class Voice:
         """A GET without any credential; ``url`` is absolute."""
         return await self._http.get(url)
 
-    async def _credential(self, name: str) -> dict[str, str]:
+    async def token(self, name: str) -> str:
+        """The access token of a demo person."""
         if name not in self._tokens:
             answer = await self._http.post(
                 self._directory.token_url(client(name).realm),
@@ -46,7 +47,10 @@ class Voice:
             )
             answer.raise_for_status()
             self._tokens[name] = answer.json()["access_token"]
-        return {"authorization": f"Bearer {self._tokens[name]}"}
+        return self._tokens[name]
+
+    async def _credential(self, name: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {await self.token(name)}"}
 
 
 def addresses(answer: httpx.Response) -> frozenset[str]:

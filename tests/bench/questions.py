@@ -1,0 +1,66 @@
+"""What people ask the sample company, in four languages, and what they ask that it cannot know."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PEOPLE: Final = (
+    "customer",
+    "globex-customer",
+    "partner",
+    "employee",
+    "agent-analyst",
+    "agent-incident",
+)
+"""Clients of ``deploy.demo.people``: every audience, two tenants, two kinds of agent."""
+
+QUESTIONS: Final = (
+    "What happens when a refund webhook fails?",
+    "How long do you retry a webhook before it is parked?",
+    "Which header carries the signature of refund.updated?",
+    "How do I rotate an API key without downtime?",
+    "What are the fees for a card payment?",
+    "Why is my fee higher than the price list says?",
+    "When is a payout made and why can it be held?",
+    "How long does Ferrowick keep my data?",
+    "How do we handle an erasure request?",
+    "What does the retention rule say about identity checks?",
+    "Can I try Ferrowick without real money?",
+    "Which test cards does the sandbox know?",
+    "How is the sandbox kept apart from live data?",
+    "Who may give a discount and how much?",
+    "What evidence helps against a chargeback?",
+    "How is a lost dispute booked?",
+    "Which readers were recalled and what do I do with mine?",
+    "Is the battery of the card reader dangerous?",
+    "How does an idempotency key protect me from paying twice?",
+    "How long is an idempotency key remembered?",
+    "What is the target for availability and what do I get when it is missed?",
+    "How do we fail over to the other region?",
+    "Who decides the severity of an incident?",
+    "What must the incident lead do in the first ten minutes?",
+    "How does screening decide that a payment is fraud?",
+    "How do I export my bookings for my tax adviser?",
+    "Where do I find my invoice?",
+    "How does the ledger prove that no booking was changed?",
+    "Which documents does a new seller have to show?",
+    "What are the levels of the partner programme?",
+    "How many days of leave do I have?",
+    "May I use a language model for work?",
+    "Where can I report wrongdoing without giving my name?",
+    "What does the agreement with Acme say about splitting payments?",
+    "How does cash on delivery work for Globex drivers?",
+    "Nhận tiền qua mã QR như thế nào?",
+    "Điều gì xảy ra khi thông báo hoàn tiền bị lỗi?",
+    "Wann wird eine SEPA-Lastschrift zurückgegeben?",
+    "Welche Frist gilt für die Rückgabe ohne Mandat?",
+    "My customer got their money but the order still shows as paid",
+    "the terminal says no connection since this morning",
+    "Can two people look after the same shop account?",
+    "What should I tell a customer who is angry about waiting?",
+    "Is there a way to be paid faster?",
+    "How do I bake sourdough bread at home?",
+    "Who won the chess championship in 1972?",
+    "What is the capital of Mongolia?",
+    "Explain the rules of cricket to a child",
+)
