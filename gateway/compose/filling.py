@@ -23,7 +23,7 @@ __all__ = ["OnProgress", "Report", "fill_index", "ingest_into", "open_embedder"]
 
 
 def open_embedder(settings: Settings) -> Embedder:
-    """The configured embedder, reading the vector cache if there is one.
+    """The configured embedder, reading the vector cache if there is one. It remembers nothing.
 
     Raises: CannotStart for an unknown name or a malformed cache.
     """
@@ -31,7 +31,7 @@ def open_embedder(settings: Settings) -> Embedder:
         model = embedder(settings.embedder.name)
         if settings.embedder.vector_cache is None:
             return model
-        return CachedEmbedder(model, own=settings.embedder.vector_cache)
+        return CachedEmbedder(model, sources=[settings.embedder.vector_cache])
     except (ValueError, OSError) as error:
         remedy = "mend `embedder` in the settings"
         raise CannotStart("embedder_unusable", str(error), remedy) from error

@@ -37,6 +37,9 @@ class CachedEmbedder:
     ``sources`` are read once, at the start: ``.npz`` files, or the common name of a pair.
     ``own`` is the ``.npz`` that ``save`` writes, read as well. An absent file is empty; a
     malformed one raises ``ValueError``: a wrong vector is worse than a slow start.
+
+    Without ``own`` nothing is remembered: questions would fill the memory, and a quick answer
+    would tell one caller what another had asked.
     """
 
     def __init__(
@@ -73,9 +76,10 @@ class CachedEmbedder:
         rows = self._inner.embed(list(missing.values())) if missing else []
         fresh = {k: row.astype(np.float16) for k, row in zip(missing, rows, strict=True)}
         with self._lock:
-            self._rows.update(fresh)
-            self._new.update(fresh)
-            return [_unit(self._rows[key]) for key in keys]
+            if self._own is not None:
+                self._rows.update(fresh)
+                self._new.update(fresh)
+            return [_unit(fresh[key] if key in fresh else self._rows[key]) for key in keys]
 
     def save(self) -> int:
         """Writes what was embedded since the last save; returns how many rows that was."""

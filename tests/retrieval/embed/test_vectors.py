@@ -107,6 +107,14 @@ def test_fresh_and_cached_vectors_are_the_same(tmp_path: Path) -> None:
     assert second.save() == 0
 
 
+def test_an_embedder_without_a_file_of_its_own_remembers_nothing(tmp_path: Path) -> None:
+    """Questions are many and private: they neither fill the memory nor answer one another."""
+    cached = CachedEmbedder(HashingEmbedder(32), sources=[tmp_path / "absent.npz"])
+    fresh = [pack(row) for row in cached.embed(TEXTS)]
+    assert not any(text in cached for text in TEXTS)
+    assert [pack(row) for row in cached.embed(TEXTS)] == fresh
+
+
 def test_cache_of_another_width_is_refused(tmp_path: Path) -> None:
     """A wrong vector is worse than a slow start."""
     own = tmp_path / "vectors.npz"
