@@ -4,6 +4,8 @@ Laws
     * Three layers stand behind a body: row-level security, the bound predicate, and
       ``Scope.permits`` in this process. A row that one lets through and another refuses is a
       discrepancy (units) or ends the request (threads, artifacts); it is never shown.
+    * Row-level security enforces the caller's own profile, the other two also what narrows it.
+      A row that only the narrowing refuses is no leak: it is left out, and that is all.
     * What the truth refused is told apart only for the operators: the class and the age of an
       open index update, from a function that knows nothing else.
 """
@@ -11,13 +13,14 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
 from psycopg import AsyncConnection
 
-from policies.decision import UNCLASSED, Scope
+from policies.decision import Grant, Scope
 from policies.emit.postgres import predicate
 from retrieval.contract import Discrepancy
 from retrieval.errors import Store, StoreUnavailable
@@ -46,10 +49,16 @@ class PostgresReader:
     """``ports.TruthReader`` over one connection."""
 
     def __init__(
-        self, connection: AsyncConnection[Any], scope: Scope, *, lag_objective_s: float
+        self,
+        connection: AsyncConnection[Any],
+        scope: Scope,
+        *,
+        own: Grant,
+        lag_objective_s: float,
     ) -> None:
         self._connection = connection
         self._scope = scope
+        self._enforced = replace(scope, grant=own)
         self._lag_objective_s = lag_objective_s
         self._bound = _bound(scope)
         self._leaked: dict[UUID, Discrepancy] = {}
@@ -85,8 +94,7 @@ class PostgresReader:
                 unit_id=unit_id, class_id=class_id, tenant=tenant, jurisdiction=jurisdiction
             ):
                 units[unit_id] = _unit(unit_id, class_id, tenant, jurisdiction, content)
-            else:
-                self._leak(unit_id, class_id)
+            elif self._leak(unit_id, class_id, tenant, jurisdiction):
                 leaked.add(unit_id)
         seen = units.keys() | leaked
         refused = await self._refused([u for u in asked if u not in seen], offered_by)
@@ -165,12 +173,13 @@ class PostgresReader:
     async def members(self, thread_ids: Collection[UUID]) -> Sequence[MembershipRow]:
         """See ``ports.TruthReader.members``."""
         found = []
-        for class_id, permitted, *row in await self._rows(statements.MEMBERS, ids=list(thread_ids)):
+        rows = await self._rows(statements.MEMBERS, ids=list(thread_ids))
+        for class_id, tenant, jurisdiction, permitted, *row in rows:
             member = MembershipRow(*row)
             if permitted:
                 found.append(member)
             else:
-                self._leak(member.unit_id, class_id)
+                self._leak(member.unit_id, class_id, tenant, jurisdiction)
         return found
 
     async def artifacts(self, thread_id: UUID) -> Sequence[ArtifactRow]:
@@ -196,14 +205,19 @@ class PostgresReader:
             cursor = await self._connection.execute(statement, {**self._bound, **values})
             return await cursor.fetchall()
 
-    def _leak(self, unit_id: UUID, class_id: int | None) -> None:
-        """Note a row that row-level security let through and the predicate refuses."""
+    def _leak(self, unit_id: UUID, class_id: int, tenant: str, jurisdiction: str) -> bool:
+        """Whether a refused row is one that row-level security should have kept; then noted."""
+        if self._enforced.permits(
+            unit_id=unit_id, class_id=class_id, tenant=tenant, jurisdiction=jurisdiction
+        ):
+            return False
         self._leaked[unit_id] = Discrepancy(
             unit_id=unit_id,
-            class_id=UNCLASSED if class_id is None else class_id,
+            class_id=class_id,
             layer="row_level_security",
             pending=False,
         )
+        return True
 
     def _thread(self, row: Sequence[Any]) -> ThreadRow:
         thread_id, class_id, tenant, jurisdiction = row[:4]

@@ -103,7 +103,7 @@ group by p.term
 """
 
 MEMBERS: Final = f"""
-select u.class_id, {_bound("u")} as permitted,
+select u.class_id, u.tenant, u.jurisdiction, {_bound("u")} as permitted,
        m.thread_id, m.unit_id, m.role, m.confidence, m.status
 from brain.thread_membership m
 join brain.thread t on t.id = m.thread_id

@@ -112,10 +112,13 @@ class PostgresTruth:
     ) -> AsyncIterator[PostgresReader]:
         """A reader for one placed subject: see ``ports.Truth.reading``."""
         pool, grant = self._placed(subject, snapshot)
+        own = snapshot.grant((grant.profile,))
         with mapped():
             async with pool.connection() as connection, connection.transaction():
                 scope = await _enter(connection, subject, grant)
-                yield PostgresReader(connection, scope, lag_objective_s=self._lag_objective_s)
+                yield PostgresReader(
+                    connection, scope, own=own, lag_objective_s=self._lag_objective_s
+                )
 
     def _placed(
         self, subject: SubjectWire, snapshot: Snapshot

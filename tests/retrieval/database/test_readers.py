@@ -112,6 +112,24 @@ def test_a_dropped_row_level_security_is_caught_by_the_predicate(world: World) -
     assert [(d.unit_id, d.layer) for d in found.discrepancies] == [(hidden, "row_level_security")]
 
 
+def test_what_a_narrowing_leaves_out_is_no_leak(common: World) -> None:
+    """Row-level security speaks for the caller's own profile only: a unit that it may read and
+    that a further profile hides is left out without an alarm, however it was come by."""
+    partner, thread = common.unit(("partner", *SECRET[1:])), common.thread()
+    common.link(thread, partner)
+    address = f"unit/{partner}"
+    common.as_superuser("update brain.outbox set done_at = now()")
+
+    async def look(reader: PostgresReader) -> tuple[object, ...]:
+        unit = await reader.unit_by_address(address)
+        return unit, list(await reader.members([thread])), list(reader.leaked)
+
+    assert read(common, common.subject("employee", "customer"), look) == (None, [], [])
+    # an index that offers it all the same is the one that let it through
+    found = read(common, common.subject("employee", "customer"), lambda r: r.hydrate([partner]))
+    assert [(d.unit_id, d.layer) for d in found.discrepancies] == [(partner, "vector_index")]
+
+
 def test_a_broken_predicate_as_well_is_caught_in_this_process(world: World) -> None:
     """Both lower layers open: the scope itself still refuses."""
     hidden = world.unit(SECRET, body="secret")
