@@ -35,6 +35,7 @@ from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Hop
 from gateway.relay.stream import Truncated, collect, relay_body
 from gateway.relay.upstream import CallerGone, UpstreamError
+from gateway.relay.watch import CallerWatch
 from gateway.stations import Granted, Inspected
 from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
@@ -143,11 +144,12 @@ class DataPlane:
         body = Body(receive, headers, self.limits)
         writer = _Writer(scope, receive, send, visit, body)
         try:
-            await self._answer(scope, visit, body, writer)
+            await self._answer(scope, receive, visit, body, writer)
         except Refusal as refusal:
             await writer.refuse(refusal)
         except CallerGone:
-            visit.status, visit.code = 499, "caller_gone"
+            visit.code = "caller_gone"
+            visit.status = visit.status or 499
         except Truncated:
             await writer.abort()
         except Exception as error:  # noqa: BLE001 - mapped to a refusal, never to an answer
@@ -170,7 +172,12 @@ class DataPlane:
         )
 
     async def _answer(
-        self, scope: MutableMapping[str, Any], visit: Visit, body: Body, writer: _Writer
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        visit: Visit,
+        body: Body,
+        writer: _Writer,
     ) -> None:
         ends_at = time.monotonic() + self.limits.request_s
         admitted = stations.admit(
@@ -182,11 +189,11 @@ class DataPlane:
             return
         try:
             granted = await self._decided(admitted, visit, body)
-            inspected = await self._inspected(granted, visit, body)
+            inspected = await self._inspected(granted, visit, body, receive)
         except PolicyMoved:
             try:
                 granted = await self._decided(admitted, visit, body)
-                inspected = await self._inspected(granted, visit, body)
+                inspected = await self._inspected(granted, visit, body, receive)
             except PolicyMoved:
                 raise Refusal(Code.POLICY_CHANGED, "twice in one request") from None
         await writer.write(inspected)
@@ -211,7 +218,9 @@ class DataPlane:
         visit.passed("decide")
         return granted
 
-    async def _inspected(self, granted: Granted, visit: Visit, body: Body) -> Inspected:
+    async def _inspected(
+        self, granted: Granted, visit: Visit, body: Body, receive: Receive
+    ) -> Inspected:
         """Stations 6 and 7."""
         matched = granted.placed.identified.matched
         if matched.route.mode is RouteMode.GUARD:
@@ -223,13 +232,14 @@ class DataPlane:
                 raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "deadline") from None
             visit.event = inspected.event
         else:
-            relayed = await stations.relay(granted, self.hop, body)
-            visit.passed("relay")
-            if matched.route.mode is RouteMode.OPAQUE:
-                inspected = await stations.inspect_opaque(relayed)
-            else:
-                inspected = await stations.inspect_json(relayed, self.guard)
-                visit.event = inspected.event
+            with CallerWatch(receive, body):
+                relayed = await stations.relay(granted, self.hop, body)
+                visit.passed("relay")
+                if matched.route.mode is RouteMode.OPAQUE:
+                    inspected = await stations.inspect_opaque(relayed)
+                else:
+                    inspected = await stations.inspect_json(relayed, self.guard)
+                    visit.event = inspected.event
         visit.passed("inspect")
         return inspected
 
@@ -260,7 +270,8 @@ class _Writer:
         sized = any(name == b"content-length" for name, _ in headers)
         if not sized and self._scope.get("http_version") == "1.0":
             try:
-                held = await collect(stream, bytes_max=HELD_BYTES_MAX)
+                with CallerWatch(self._receive):
+                    held = await collect(stream, bytes_max=HELD_BYTES_MAX)
             except UpstreamError as error:
                 raise Refusal(error.code, str(error)) from error
             await self._whole(inspected.status, headers, held)

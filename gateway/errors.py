@@ -51,6 +51,7 @@ class Code(StrEnum):
     UPSTREAM_INVALID = "upstream_invalid"
     UPSTREAM_UNAVAILABLE = "upstream_unavailable"
     UPSTREAM_TIMEOUT = "upstream_timeout"
+    OVERLOADED = "overloaded"
     RETRIEVAL_UNAVAILABLE = "retrieval_unavailable"
     INDEX_UNAVAILABLE = "index_unavailable"
     IDENTITY_UNAVAILABLE = "identity_unavailable"
@@ -88,6 +89,7 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.UPSTREAM_INVALID: (502, "The upstream answered with something that cannot be passed on"),
     Code.UPSTREAM_UNAVAILABLE: (502, "The upstream cannot be reached"),
     Code.UPSTREAM_TIMEOUT: (504, "The upstream did not answer in time"),
+    Code.OVERLOADED: (503, "Too many connections are open at present"),
     Code.RETRIEVAL_UNAVAILABLE: (503, "Retrieval cannot answer at present"),
     Code.INDEX_UNAVAILABLE: (503, "Retrieval cannot search at present"),
     Code.IDENTITY_UNAVAILABLE: (503, "The caller's identity cannot be verified at present"),

@@ -197,6 +197,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _judge(self) -> Code | None:
         """What is wrong with a finished header block; None when it has one reading."""
+        if len(self.connections) > self.limits.connections:
+            return Code.OVERLOADED
         version = self.parser.get_http_version()
         if version not in {"1.0", "1.1"}:
             return Code.VERSION_UNSUPPORTED
@@ -326,7 +328,6 @@ def server_for(app: Any, limits: Limits, *, graceful_s: float) -> _Server:
             log_config=None,
             timeout_keep_alive=int(limits.keep_alive_s),
             timeout_graceful_shutdown=int(graceful_s),
-            limit_concurrency=limits.connections,
         )
     )
 

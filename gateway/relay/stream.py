@@ -3,8 +3,7 @@
 Laws
     * An answer that ends early upstream ends early downstream: the connection is reset, never
       finished as if it were whole.
-    * When the caller leaves, the upstream is cut. Only ``receive`` tells; watching it costs a
-      task, so it begins when a body turns out to be longer than one piece.
+    * When the caller leaves, the upstream is cut (``watch.py``).
     * A caller that does not read is waited for, and then given up.
 
 Source: attack log rows S17, D3, D5.
@@ -19,14 +18,18 @@ from typing import Any, Final
 
 from gateway.errors import Code, Refusal
 from gateway.ingress.strict_json import Json, NotStrictJson, parse
-from gateway.relay.upstream import UpstreamError, UpstreamInvalid, UpstreamResponse
+from gateway.relay.upstream import (
+    UpstreamError,
+    UpstreamInvalid,
+    UpstreamResponse,
+)
+from gateway.relay.watch import CallerWatch, Receive
 
 WRITE_STALL_S: Final = 30.0
 DOCUMENT_BYTES_MAX: Final = 4 * 1024 * 1024
 _JSON: Final = re.compile(rb"application/json(?:\s*;\s*charset=utf-8)?")
 
 Send = Callable[[Any], Awaitable[None]]
-Receive = Callable[[], Awaitable[Any]]
 
 
 class Truncated(Exception):  # noqa: N818 - reads as what it is
@@ -36,34 +39,26 @@ class Truncated(Exception):  # noqa: N818 - reads as what it is
 async def relay_body(response: UpstreamResponse, receive: Receive, send: Send) -> int:
     """Send the whole body after a response start; how many bytes it had.
 
-    Raises: Truncated when the upstream failed or the caller left or stalled.
+    Raises: Truncated when the upstream failed or the caller stalled; CallerGone.
     """
-    watch: asyncio.Task[None] | None = None
     sent, ended = 0, False
-    task = asyncio.current_task()
-    gone = asyncio.Event()
     try:
-        async for piece in response:
-            async with asyncio.timeout(WRITE_STALL_S):
-                # A piece is all that has arrived, so one of a whole body is its last.
-                ended = response.done
-                await send({"type": "http.response.body", "body": piece, "more_body": not ended})
-            sent += len(piece)
-            if ended:
-                break
-            if watch is None and task is not None:
-                watch = asyncio.create_task(_watch(receive, gone, task))
-        if not ended:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        with CallerWatch(receive):
+            async for piece in response:
+                async with asyncio.timeout(WRITE_STALL_S):
+                    # A piece is all that has arrived, so one of a whole body is its last.
+                    ended = response.done
+                    await send(
+                        {"type": "http.response.body", "body": piece, "more_body": not ended}
+                    )
+                sent += len(piece)
+                if ended:
+                    break
+            if not ended:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
     except (UpstreamError, TimeoutError) as error:
         raise Truncated(str(error)) from error
-    except asyncio.CancelledError:
-        if gone.is_set() and task is not None and task.uncancel() == 0:
-            raise Truncated("the caller left") from None
-        raise
     finally:
-        if watch is not None:
-            watch.cancel()
         await response.aclose()
     return sent
 
@@ -110,12 +105,3 @@ async def document_of(response: UpstreamResponse) -> Json:
         return parse(body)
     except NotStrictJson as error:
         raise UpstreamInvalid(str(error)) from error
-
-
-async def _watch(receive: Receive, gone: asyncio.Event, task: asyncio.Task[Any]) -> None:
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            gone.set()
-            task.cancel()
-            return

@@ -38,7 +38,7 @@ class UpstreamInvalid(UpstreamError):  # noqa: N818
 
 
 class CallerGone(GatewayError):  # noqa: N818
-    """The caller left while its body was being sent on. There is nobody to answer."""
+    """The caller left before its answer was ready. There is nobody to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,7 @@ class Upstream:
         self.after: bytes = b""
         self.close_after = False
         self.hold = False
+        self.asked = threading.Event()
         self.lost = threading.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,6 +98,7 @@ class Upstream:
                 head = await reader.readuntil(b"\r\n\r\n")
                 request = head + await self._body(head, reader)
                 self.requests.append(request)
+                self.asked.set()
                 answer = self.answer(request) if callable(self.answer) else self.answer
                 writer.write(answer + self.after)
                 await writer.drain()
@@ -180,12 +182,14 @@ class Records:
 
     def __init__(self) -> None:
         self.all: list[RequestRecord] = []
+        self.some = threading.Event()
 
     def begin(self, traceparent: bytes | None, *, trusted: bool) -> TraceContext:
         return begin(traceparent, trusted=trusted, sample_ratio=0)
 
     def record(self, record: RequestRecord) -> None:
         self.all.append(record)
+        self.some.set()
 
 
 class Stage:
@@ -217,6 +221,7 @@ class Stage:
         self.registry.__init__(digests=[self.snapshot.digest])  # type: ignore[misc]
         self.journal.__init__()  # type: ignore[misc]
         self.records.all.clear()
+        self.records.some.clear()
 
     def __enter__(self) -> Stage:
         self._thread.start()

@@ -173,6 +173,26 @@ def test_upstream_is_cut_when_the_caller_leaves_a_stream(stage: Stage) -> None:
     assert stage.upstream.lost.wait(1.5)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"],
+    ids=["before the head", "before the body"],
+)
+def test_upstream_is_cut_when_the_caller_leaves_before_a_first_byte(
+    stage: Stage, answer: bytes
+) -> None:
+    """D5: nobody waits for an answer, so nobody makes one; the record says who left."""
+    stage.upstream.answer, stage.upstream.hold = answer, True
+    token = stage.issuers.token("customer")
+    head = f"POST {CUSTOMER} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n"
+    with socket.create_connection(("127.0.0.1", stage.port), timeout=10) as sock:
+        sock.sendall(f"{head}Content-Length: 3\r\n\r\nabc".encode())
+        assert stage.upstream.asked.wait(5)
+    assert stage.records.some.wait(5)
+    assert stage.records.all[0].code == "caller_gone"
+    assert stage.upstream.lost.wait(5)
+
+
 class Whisperer:
     """An upstream that sends bytes nobody asked for, when it is told to, after an answer."""
 

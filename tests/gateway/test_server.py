@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ import pytest
 from gateway.ingress.limits import Limits
 from gateway.server import PortTaken, bind
 from policies.snapshot import Snapshot
-from tests.gateway.stage import Stage
+from tests.gateway.stage import Stage, parse
 from tests.gateway.tokens import Issuers
 
 
@@ -39,6 +40,23 @@ def test_drain_turns_unready_first_and_lets_a_request_end(
     assert stage.drained.is_set()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=2)
+
+
+def test_one_connection_too_many_is_told_in_our_words(
+    believing: Snapshot, issuers: Issuers
+) -> None:
+    """A problem document like any other, and the connections that are open go on."""
+    request = b"GET /portal/customer/x HTTP/1.1\r\nHost: a\r\n\r\n"
+    with (
+        Stage(believing, issuers, Limits(keep_alive_s=5, connections=1)) as stage,
+        socket.create_connection(("127.0.0.1", stage.port), timeout=5) as first,
+    ):
+        first.sendall(request)
+        assert first.recv(65536).startswith(b"HTTP/1.1 200")
+        (reply,) = parse(stage.raw(request))
+        assert (reply.status, json.loads(reply.body)["code"]) == (503, "overloaded")
+        first.sendall(request)
+        assert first.recv(65536).startswith(b"HTTP/1.1 200")
 
 
 PROGRAM = """
