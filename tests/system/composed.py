@@ -160,11 +160,14 @@ class Composed:
             await admin.execute("select pg_advisory_lock(%s)", [WORKER_LOCK])
             yield
 
-    async def relabel(self, addresses: Iterable[str], payload: Mapping[str, object]) -> None:
-        """Change the index by hand, through its REST interface."""
+    async def relabel(
+        self, addresses: Iterable[str], payload: Mapping[str, object], *, whole: bool = False
+    ) -> None:
+        """Change payloads by hand, through the index's REST interface; or replace them."""
         key = {"api-key": self.gateway.stores.qdrant_api_key}
         url, name = self.gateway.stores.qdrant_url, self.settings.qdrant.collection
-        answer = await self.client.post(
+        answer = await self.client.request(
+            "PUT" if whole else "POST",
             f"{url}/collections/{name}/points/payload?wait=true",
             json={"payload": payload, "points": [str(unit_id(one)) for one in addresses]},
             headers=key,
@@ -211,12 +214,18 @@ class Composed:
 
 @asynccontextmanager
 async def composed(
-    env: Mapping[str, str], issuers: Issuers, scratch: Path
+    env: Mapping[str, str], issuers: Issuers, scratch: Path, *, mapping: str = ""
 ) -> AsyncIterator[Composed]:
-    """A gateway with the settings of ``env``, believing ``issuers``."""
+    """A gateway with the settings of ``env``, believing ``issuers``.
+
+    ``mapping`` is the YAML of one more ingest mapping of its policy.
+    """
     overlay = scratch / "overlay"
     if not overlay.exists():
         issuers.write(overlay)
+    if mapping:
+        (overlay / "mappings").mkdir(exist_ok=True)
+        (overlay / "mappings" / "more.yaml").write_text(mapping)
     settings = load(None, {"GATEWAY_TRACE_FILE": str(scratch / "spans.jsonl"), **env})
     async with (
         running(settings, overlay=overlay, embedded=False) as gateway,
