@@ -57,7 +57,8 @@ class RetrieveRequest(Wire):
 class UnitRef(Wire):
     """A unit in a pack: text, citation and labels (seed 4.4: source, revision, authority, risk).
 
-    A citation is ``(canonical_address, revision)``; nothing else may be cited.
+    A citation is ``(canonical_address, revision)``; nothing else may be cited. ``readiness``
+    tells whoever may read superseded texts which ones are not the current ones.
     """
 
     unit_id: UUID
@@ -66,6 +67,7 @@ class UnitRef(Wire):
     title: str
     kind: str
     lifecycle_stage: str
+    readiness: str
     authority: str
     risk_class: str
     source: str

@@ -183,6 +183,7 @@ def _ref(unit: UnitRow, score: float | None) -> UnitRef:
         title=unit.title,
         kind=unit.facets.kind,
         lifecycle_stage=unit.lifecycle_stage,
+        readiness=unit.facets.readiness,
         authority=unit.facets.authority,
         risk_class=unit.facets.risk_class,
         source=unit.source,

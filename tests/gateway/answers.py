@@ -49,6 +49,7 @@ def unit(name: str, text: str = "text") -> UnitRef:
         title=f"title of {name}",
         kind="faq",
         lifecycle_stage="law",
+        readiness="published",
         authority="enacted",
         risk_class="low",
         source="tests",
