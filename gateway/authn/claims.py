@@ -3,7 +3,8 @@
 Every check is exact and strict: a claim of another type than its own is a refusal, an absent
 one is never a default.
 
-Source: RFC 7519 section 4.1, RFC 9068 section 4, RFC 8725; attack log rows J8-J11, J16, J18.
+Source: RFC 7519 section 4.1, RFC 9068 section 4, RFC 8725, RFC 9449 section 7.1; attack log rows
+J8-J11, J16, J18.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ LEEWAY_S: Final = 30.0
 _TYPES: Final = frozenset({"", "jwt", "at+jwt"})
 _NOT_ACCESS: Final = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "events"})
 """Claims that only ID tokens and logout tokens carry."""
+_BOUND: Final = "cnf"
+"""A token that is bound to its sender's key (RFC 7800, 8705, 9449) is worth nothing without the
+proof, and none is checked here: taken as a bearer token it would serve whoever stole it."""
+_USES: Final = {"token_use": frozenset({"access"}), "typ": frozenset({"bearer", "at+jwt", "jwt"})}
+"""What providers that say a token's purpose in a claim call an access token."""
 _SUB: Final = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
 
 
@@ -49,6 +55,12 @@ def principal_of(
     """
     if typ not in _TYPES or not _NOT_ACCESS.isdisjoint(claims):
         raise BadToken("not an access token")
+    for name, words in _USES.items():
+        use = claims.get(name)
+        if name in claims and not (isinstance(use, str) and use.lower() in words):
+            raise BadToken("not an access token by its own words")
+    if _BOUND in claims:
+        raise BadToken("bound to a key, and no proof of it is taken here")
     if claims.get("iss") != binding.url:
         raise BadToken("issuer")
     check_audience(claims, binding.token_audience)

@@ -25,11 +25,20 @@ def new_request_id() -> str:
 
 def request_id_from(headers: Headers, peer: TrustedPeer | None) -> str:
     """The id that a trusted proxy gave this request if it may give one, else a fresh one."""
-    if peer is not None and "x-request-id" in peer.headers:
-        found = [value for name, value in headers if name == b"x-request-id"]
-        if len(found) == 1 and _REQUEST_ID.fullmatch(found[0]):
-            return found[0].decode("ascii")
-    return new_request_id()
+    told = told_once(headers, peer, "x-request-id")
+    return told.decode("ascii") if _REQUEST_ID.fullmatch(told) else new_request_id()
+
+
+def told_once(headers: Headers, peer: TrustedPeer | None, name: str) -> bytes:
+    """What a trusted proxy said under a name that it may use, if it is said once; else empty.
+
+    A second value may be the client's own, which the proxy let pass.
+    """
+    if peer is None or name not in peer.headers:
+        return b""
+    wanted = name.encode("ascii")
+    found = [value for one, value in headers if one == wanted]
+    return found[0] if len(found) == 1 else b""
 
 
 def forwarded_for(headers: Headers, peer: TrustedPeer | None, client: str) -> str:

@@ -29,21 +29,27 @@ _HOP: Final = frozenset(
 )
 _CLIENT_ONLY: Final = frozenset(
     {b"authorization", b"forwarded", b"x-real-ip", b"true-client-ip", b"x-client-ip"}
-    | {b"x-cluster-client-ip", b"cf-connecting-ip", b"fastly-client-ip", b"x-request-id"}
+    | {b"x-cluster-client-ip", b"fastly-client-ip", b"fly-client-ip", b"do-connecting-ip"}
     | {b"x-http-method", b"x-http-method-override", b"x-method-override", b"x-rewrite-url"}
-    | {b"x-host", b"x-scheme", b"x-url-scheme", b"x-proto", b"api-key", b"x-api-key"}
-    | {b"x-correlation-id", b"traceparent", b"tracestate", b"baggage", b"b3", b"x-user"}
-    | {b"x-role", b"x-roles", b"x-email", b"x-username", b"x-tenant", b"x-audience"}
-    | {b"x-groups", b"x-user-id", b"x-account-id", b"x-admin", b"x-retrieval-key", b"client-ip"}
-    | {b"x-custom-ip-authorization", b"x-authenticated-user", b"x-sendfile", b"user"}
+    | {b"x-host", b"x-scheme", b"x-url-scheme", b"x-proto", b"front-end-https", b"client-ip"}
+    | {b"x-correlation-id", b"traceparent", b"tracestate", b"baggage", b"b3", b"x-request-id"}
+    | {b"x-email", b"x-audience", b"x-account-id", b"x-admin", b"x-retrieval-key", b"user"}
+    | {b"x-custom-ip-authorization", b"x-sendfile", b"x-reproxy-url", b"x-override-url"}
+    | {b"api-key", b"apikey", b"x-api-key", b"x-apikey", b"token", b"x-token", b"private-token"}
+    | {b"x-access-token", b"x-id-token", b"x-session-token", b"x-amz-security-token"}
+    | {b"x-jwt", b"x-subject", b"x-principal", b"x-identity", b"x-scope", b"x-scopes"}
+    | {b"x-permissions", b"x-spiffe-id", b"teleport-jwt-assertion", b"early-data"}
 )
 _CLIENT_PREFIXES: Final = (
     *(b"proxy-", b"x-proxy-", b"x-forward", b"x-original-", b"x-envoy-", b"x-gateway-"),
-    *(b"x-auth-", b"x-remote-", b"remote-", b"impersonate-", b"x-ssl-", b"ssl-client-"),
-    *(b"x-client-cert", b"x-pomerium-", b"x-authentik-", b"x-webauth-", b"x-vouch-"),
+    *(b"x-auth", b"x-remote-", b"remote-", b"impersonate-", b"x-ssl-", b"ssl-client-"),
+    *(b"x-user", b"x-role", b"x-group", b"x-tenant", b"x-org", b"x-identity-", b"x-principal-"),
+    *(b"x-client-cert", b"x-client-dn", b"x-client-verify", b"x-tls-client-", b"client-cert"),
+    *(b"oidc-", b"x-oidc-", b"x-okta-", b"x-saml-", b"tailscale-", b"x-appengine-"),
+    *(b"x-pomerium-", b"x-webauth-", b"x-vouch-", b"x-azure-", b"x-apigateway-"),
     *(b"x-amzn-oidc-", b"x-goog-authenticated-", b"x-goog-iap-", b"x-ms-client-principal"),
     *(b"x-middleware-", b"x-accel-", b"x-arr-", b"x-token-", b"x-b3-", b"x-consumer-"),
-    *(b"x-credential-", b"x-jwt-", b"x-idp-", b"x-sso-", b"x-forwarded", b"cf-access-"),
+    *(b"x-credential-", b"x-jwt-", b"x-idp-", b"x-sso-", b"cf-"),
 )
 _RANGE: Final = frozenset({b"range", b"if-range"})
 _CONDITIONAL: Final = frozenset(
@@ -55,9 +61,13 @@ _OUT: Final = frozenset(
     | {b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"server", b"date"}
     | {b"via", b"x-powered-by", b"etag", b"last-modified", b"age", b"expires", b"pragma"}
     | {b"cache-control", b"vary", b"x-request-id", b"x-policy-digest", b"alt-svc"}
-    | {b"accept-ranges", b"content-length"}
+    | {b"accept-ranges", b"content-length", b"surrogate-control", b"surrogate-key"}
+    | {b"edge-control", b"x-cache-control", b"x-litespeed-cache-control", b"cache-tag"}
+    | {b"x-sendfile", b"x-lighttpd-send-file", b"x-reproxy-url", b"no-vary-search"}
 )
 _OUT_PREFIXES: Final = (b"x-gateway-", b"x-accel-", b"x-envoy-", b"x-middleware-")
+_OUT_SUFFIX: Final = b"cdn-cache-control"
+"""RFC 9213: words for one kind of cache, which then does not read Cache-Control."""
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
@@ -112,7 +122,7 @@ def of_upstream(
             kept.append((name, value))
         if name in _OUT or name in listed or name.startswith(_OUT_PREFIXES):
             continue
-        if name == b"set-cookie" and value.strip().lower().startswith(COOKIE_PREFIXES):
+        if name.endswith(_OUT_SUFFIX) or (name == b"set-cookie" and _is_ours(value)):
             continue
         kept.append((name, value))
     kept.append((b"cache-control", b"private, no-store"))
@@ -123,9 +133,12 @@ def of_upstream(
 def foreign_cookies(value: bytes) -> bytes:
     """A Cookie value without the cookies of our own namespace."""
     pairs = [pair.strip() for pair in value.split(b";")]
-    return b"; ".join(
-        pair for pair in pairs if pair and not pair.lower().startswith(COOKIE_PREFIXES)
-    )
+    return b"; ".join(pair for pair in pairs if pair and not _is_ours(pair))
+
+
+def _is_ours(cookie: bytes) -> bool:
+    """Whether a reader may take this for one of ours; ``=name=value`` is a nameless cookie."""
+    return cookie.lower().lstrip(b" \t=").startswith(COOKIE_PREFIXES)
 
 
 def _has_length(status: int, method: str, value: bytes) -> bool:

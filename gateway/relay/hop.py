@@ -15,7 +15,7 @@ from gateway.authn.own_keys import OwnKeys
 from gateway.errors import Code, Refusal
 from gateway.ingress.body import Body, declared_bytes, has_body
 from gateway.ingress.normalise import valid_host
-from gateway.ingress.provenance import forwarded_for
+from gateway.ingress.provenance import forwarded_for, told_once
 from gateway.relay import assertion, headers
 from gateway.relay.upstream import (
     UpstreamRequest,
@@ -144,14 +144,16 @@ class Hop:
 
 def _forwarded(passage: Passage) -> list[tuple[bytes, bytes]]:
     """The X-Forwarded family from the socket; a trusted peer's own words where it may say them."""
-    peer, told = passage.trusted_peer, dict(passage.client_headers)
-    believed = peer.headers if peer is not None else ()
-    scheme, host = passage.scheme.encode("ascii"), passage.host
-    if "x-forwarded-proto" in believed and told.get(b"x-forwarded-proto") in {b"http", b"https"}:
-        scheme = told[b"x-forwarded-proto"]
-    if "x-forwarded-host" in believed and valid_host(told.get(b"x-forwarded-host", b"")):
-        host = told[b"x-forwarded-host"]
-    chain = forwarded_for(passage.client_headers, peer, passage.client)
+    peer, told = passage.trusted_peer, passage.client_headers
+    scheme, host = (
+        told_once(told, peer, "x-forwarded-proto"),
+        told_once(told, peer, "x-forwarded-host"),
+    )
+    if scheme not in {b"http", b"https"}:
+        scheme = passage.scheme.encode("ascii")
+    if not valid_host(host):
+        host = passage.host
+    chain = forwarded_for(told, peer, passage.client)
     return [
         (b"x-forwarded-for", chain.encode("ascii")),
         (b"x-forwarded-proto", scheme),

@@ -54,6 +54,13 @@ def test_trusted_peers_words_are_carried_on(behind_proxy: Stage) -> None:
     }
 
 
+def test_word_that_stands_twice_is_nobodys(behind_proxy: Stage) -> None:
+    """B6: one of the two may be the client's own, which the proxy let pass."""
+    twice = [("X-Forwarded-Proto", "http"), ("X-Forwarded-Proto", "https")]
+    assert forwarded(behind_proxy, *twice)["x-forwarded-proto"] == "http"
+    assert forwarded(behind_proxy, *twice[::-1])["x-forwarded-proto"] == "http"
+
+
 @pytest.mark.parametrize("chain", ["junk", "9.9.9.9, junk", "9.9.9.9,,", "unknown", "127.1"])
 def test_unreadable_chain_is_nobodys(behind_proxy: Stage, chain: str) -> None:
     """B11: unparsable is untrusted, never half of a chain."""

@@ -40,6 +40,8 @@ def test_sound_tokens_of_both_key_kinds_are_believed(stage: Stage) -> None:
     assert status(stage, issuers.sign("idp:staff", claims)) == 200
     assert status(stage, issuers.sign("idp:staff", claims, key=issuers.rsa)) == 200
     assert status(stage, issuers.sign("idp:staff", claims, {"typ": "at+jwt"})) == 200
+    assert status(stage, issuers.sign("idp:staff", {**claims, "typ": "Bearer"})) == 200
+    assert status(stage, issuers.sign("idp:staff", {**claims, "token_use": "access"})) == 200
     aud = issuers.token("customer", aud=["https://other.example", AUDIENCE])
     assert status(stage, aud) == 200
 
@@ -115,6 +117,12 @@ CLAIMS: dict[str, dict[str, Any]] = {
     "J16 ID token": {"nonce": "n"},
     "J16 at_hash": {"at_hash": "h"},
     "J16 logout events": {"events": {}},
+    "J16 ID token by its own words": {"typ": "ID"},
+    "J16 refresh token by its own words": {"typ": "Refresh"},
+    "J16 purpose is a list": {"typ": ["Bearer"]},
+    "J16 ID token of another provider": {"token_use": "id"},
+    "bound to a key": {"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}},
+    "bound to nothing": {"cnf": {}},
 }
 
 
