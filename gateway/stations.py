@@ -274,6 +274,7 @@ async def inspect_guarded(granted: Granted, guard: Guard, documents: ScopeDocume
     placed = granted.placed
     matched = placed.identified.matched
     if matched.route.operation == "scope":
+        await guard.in_force(placed.subject)
         document = await documents.document(
             matched.snapshot, placed.identified.principal, placed.subject
         )

@@ -160,6 +160,15 @@ class Guard:
                 await asyncio.shield(self._record(findings, action, subject, occasion))
         return Passed(body, findings.event)
 
+    async def in_force(self, subject: Subject) -> None:
+        """Return when the database enforces the revision that this subject was placed under.
+
+        Raises: Refusal ``retrieval_unavailable``; PolicyMoved.
+        """
+        registered = await self._look_up((), subject)
+        if registered.digest != subject.grant.digest:
+            raise PolicyMoved
+
     async def filtered(
         self,
         document: Json,

@@ -443,6 +443,15 @@ def test_content_type_must_be_json(guarded: Stage) -> None:
         assert reply.status == 415
 
 
+def test_scope_is_told_under_the_policy_in_force_only(guarded: Stage) -> None:
+    """The document of a policy that is not enforced, or cannot be checked, would be a lie."""
+    token = guarded.issuers.token("customer")
+    guarded.registry.digests = ["0" * 64]
+    assert code(guarded.ask("GET", "/v1/scope", token=token)) == "policy_changed"
+    guarded.registry.down = True
+    assert code(guarded.ask("GET", "/v1/scope", token=token)) == "retrieval_unavailable"
+
+
 @pytest.mark.parametrize("query", ["x=1", "audience=", "audience=a&audience=b", "purpose=%00"])
 def test_query_of_a_guarded_route_is_a_closed_list(guarded: Stage, query: str) -> None:
     """Unknown, empty, doubled, malformed: refused."""
