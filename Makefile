@@ -31,7 +31,7 @@ test-deep: .venv/dev.stamp
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check gateway policies retrieval tests deploy
 	$(BIN)/ruff check gateway policies retrieval tests deploy
-	$(BIN)/codespell gateway policies retrieval deploy README.md --skip "deploy/requirements,deploy/demo/corpus,*.lock"
+	$(BIN)/codespell gateway policies retrieval deploy README.md
 
 types: .venv/dev.stamp
 	$(BIN)/mypy
