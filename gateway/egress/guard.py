@@ -236,6 +236,8 @@ class Guard:
             raise PolicyMoved
         _check_form(answer, ask)
         keys, refused = keys_of(answer), _refused_by_truth(answer)
+        if answer.status >= 500 and not keys and not refused:
+            _served(answer)  # raises: a refusal without content has nothing to look up
         registered = await self._look_up(keys | refused, subject)
         denied = denied_of(keys, registered, subject)
         findings.leak(denied, registered)

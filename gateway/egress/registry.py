@@ -78,7 +78,7 @@ class Registry(Protocol):
 class PostgresRegistry:
     """The registry over a small pool of the guard's own role."""
 
-    def __init__(self, conninfo: str, *, size: int = 4, wait_s: float = 3.0) -> None:
+    def __init__(self, conninfo: str, *, size: int = 4, wait_s: float = 2.0) -> None:
         self._pool = AsyncConnectionPool(
             conninfo,
             min_size=1,
@@ -106,6 +106,8 @@ class PostgresRegistry:
         try:
             try:
                 return _registered(await self._rows(values))
+            except PoolTimeout:  # an OperationalError too: nobody answers, a second wait is none
+                raise
             except psycopg.OperationalError:
                 # A kept connection that a restart of the server cut; a fresh one is the proof.
                 await self._pool.check()

@@ -22,8 +22,9 @@ from starlette.routing import Route
 
 OK: Final = "ok"
 TIMED_OUT: Final = "timed_out"
-CHECK_S: Final = 2.0
-"""How long one check may take; all of them run at once."""
+CHECK_S: Final = 2.5
+"""How long one check may take; all of them run at once. A little longer than a store is waited
+for, so that a store that is down has its own code."""
 
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _NO_STORE: Final = {"cache-control": "no-store"}
