@@ -12,7 +12,7 @@ Laws
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 from uuid import UUID
@@ -24,9 +24,9 @@ from retrieval.errors import IndexUnavailable, Store
 from retrieval.fallback.fusion import Fusion, min_max
 from retrieval.fallback.score import LexicalQuery, lexical_query, lexical_score
 from retrieval.lexical import folded_alternatives, query_terms
-from retrieval.stores.points import Candidate, CandidateIndex
+from retrieval.stores.points import CandidateIndex, DenseSearch, SparseSearch
 from retrieval.stores.ports import TruthReader
-from retrieval.stores.rows import UnitRow
+from retrieval.stores.rows import Evidence, UnitRow
 
 POOL: Final = 50
 """Permitted candidates a branch contributes, at least ``k``."""
@@ -60,18 +60,19 @@ class _Checked:
     """What the truth said so far about the ids that the index proposed."""
 
     reader: TruthReader
+    model: str
     exclude: frozenset[UUID]
-    permitted: dict[UUID, UnitRow] = field(default_factory=dict)
+    permitted: dict[UUID, Evidence] = field(default_factory=dict)
     refused: dict[UUID, Discrepancy] = field(default_factory=dict)
 
     async def check(self, proposed: Mapping[UUID, Layer]) -> None:
         unseen = proposed.keys() - self.permitted.keys() - self.refused.keys()
         if not unseen:
             return
-        answer = await self.reader.hydrate(sorted(unseen), exclude=self.exclude)
+        answer = await self.reader.judge(unseen, model=self.model, exclude=self.exclude)
         self.permitted.update(answer.units)
         for one in answer.discrepancies:
-            # hydrate takes the vector index for the proposer; what it found out itself stands
+            # judge takes the vector index for the proposer; what it found out itself stands
             known = one.layer if one.layer != "vector_index" else proposed[one.unit_id]
             self.refused[one.unit_id] = one.model_copy(update={"layer": known})
 
@@ -89,29 +90,42 @@ async def search(
     """The ``k`` permitted units that answer the query best, with their bodies.
 
     Raises ``IndexUnavailable`` when the index or the embedder does not answer and
-    ``StoreUnavailable`` when the record of truth does not. Cost: one embedding, one exact
-    search per branch (more only while the truth refuses candidates), four short queries.
+    ``StoreUnavailable`` when the record of truth does not. Cost: one embedding, one call to the
+    index for both branches (more only while the truth refuses candidates), three short queries.
     """
-    vector = await asyncio.to_thread(_embedded, embedder, query)
-    lexical = await _lexical(query, reader)
-    checked = _Checked(reader, frozenset(exclude))
+    vector, lexical = await _understood(query, reader, embedder)
+    checked = _Checked(reader, embedder.name, frozenset(exclude))
     pool = max(POOL, k)
     near, worded = await _proposed(vector, lexical, checked, index, pool)
-    dense, words = await _exact(vector, lexical, reader, near | worded, embedder.name)
+    dense, words = _exact(vector, lexical, {u: checked.permitted[u] for u in near | worded})
     union = {
         *_best(((u, dense[u]) for u in near if u in dense), pool),
-        *_best(((u, words[u]) for u in worded if words.get(u, 0.0) > 0), pool),
+        *_best(((u, words[u]) for u in worded if words[u] > 0), pool),
     }
     weight = DENSE_WEIGHT if embedder.reads(query) else DENSE_WEIGHT_UNREAD
     ranked = fusion(
         {unit: score for unit, score in dense.items() if unit in union},
         {unit: score for unit, score in words.items() if unit in union},
         weight if dense else 0.0,
-    )
+    )[:k]
+    shown = await reader.hydrate([unit for unit, _ in ranked], exclude=checked.exclude)
+    checked.refused.update((one.unit_id, one) for one in shown.discrepancies)
     return Found(
-        hits=tuple(Hit(checked.permitted[unit], score) for unit, score in ranked[:k]),
+        hits=tuple(Hit(shown.units[unit], score) for unit, score in ranked if unit in shown.units),
         discrepancies=tuple(checked.refused[unit] for unit in sorted(checked.refused)),
     )
+
+
+async def _understood(
+    query: str, reader: TruthReader, embedder: Embedder
+) -> tuple[bytes | None, LexicalQuery]:
+    """The query for both branches; the model computes while the database looks terms up."""
+    embedding = asyncio.create_task(asyncio.to_thread(_embedded, embedder, query))
+    try:
+        lexical = await _lexical(query, reader)
+        return await embedding, lexical
+    finally:
+        embedding.cancel()
 
 
 def _embedded(embedder: Embedder, query: str) -> bytes | None:
@@ -141,27 +155,24 @@ async def _proposed(
     A branch asks again as long as refused candidates took places: with ``r`` refused among
     what it returned, asking for ``pool + r`` leaves ``pool`` places to permitted ones.
     """
-    scope = checked.reader.scope
-
-    async def dense(limit: int) -> Sequence[Candidate]:
-        if vector is None:
-            return []
-        return await index.dense(vector, scope, limit=limit, exclude=checked.exclude)
-
-    async def sparse(limit: int) -> Sequence[Candidate]:
-        return await index.sparse(
-            lexical.terms, lexical.weights, scope, limit=limit, exclude=checked.exclude
-        )
-
-    limits = {"vector_index": pool, "lexical_index": pool}
-    branches: dict[Layer, Callable[[int], Awaitable[Sequence[Candidate]]]] = {
-        "vector_index": dense,
-        "lexical_index": sparse,
-    }
+    limits: dict[Layer, int] = {}
+    if vector is not None:
+        limits["vector_index"] = pool
+    if lexical.terms:
+        limits["lexical_index"] = pool
+    open_branches = list(limits)
     found: dict[Layer, set[UUID]] = {"vector_index": set(), "lexical_index": set()}
-    open_branches: list[Layer] = list(branches)
     while open_branches:
-        answers = await asyncio.gather(*(branches[b](limits[b]) for b in open_branches))
+        answers = await index.search(
+            [
+                DenseSearch(vector, limits[branch])
+                if branch == "vector_index" and vector is not None
+                else SparseSearch(lexical.terms, lexical.weights, limits[branch])
+                for branch in open_branches
+            ],
+            checked.reader.scope,
+            exclude=checked.exclude,
+        )
         proposed: dict[UUID, Layer] = {}
         for branch, answer in zip(open_branches, answers, strict=True):
             for candidate in answer:
@@ -179,23 +190,16 @@ async def _proposed(
     return found["vector_index"], found["lexical_index"]
 
 
-async def _exact(
-    vector: bytes | None,
-    lexical: LexicalQuery,
-    reader: TruthReader,
-    units: Collection[UUID],
-    model: str,
+def _exact(
+    vector: bytes | None, lexical: LexicalQuery, units: Mapping[UUID, Evidence]
 ) -> tuple[dict[UUID, float], dict[UUID, float]]:
     """Both exact scores of these units, from the record of truth."""
-    ids = sorted(units)
-    rows = await reader.lexical_rows(ids) if ids else {}
-    words = {unit: lexical_score(lexical, rows[unit]) for unit in ids if unit in rows}
+    words = {unit: lexical_score(lexical, known.lexical) for unit, known in units.items()}
     if vector is None:
         return {}, words
-    stored = await reader.vectors(ids, model=model) if ids else {}
-    held = [unit for unit in ids if unit in stored]
-    scores = dots(vector, [stored[unit] for unit in held])
-    return {unit: float(score) for unit, score in zip(held, scores, strict=True)}, words
+    stored = {unit: known.vector for unit, known in units.items() if known.vector is not None}
+    scores = dots(vector, list(stored.values()))
+    return {unit: float(score) for unit, score in zip(stored, scores, strict=True)}, words
 
 
 def _best(scores: Iterable[tuple[UUID, float]], pool: int) -> list[UUID]:

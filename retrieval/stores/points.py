@@ -49,19 +49,33 @@ class Candidate:
     revision: int
 
 
+@dataclass(frozen=True, slots=True)
+class DenseSearch:
+    """By dot product with ``vector``, which is in stored form."""
+
+    vector: bytes
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class SparseSearch:
+    """By the sum over shared terms of query weight times document weight."""
+
+    terms: Sequence[int]
+    weights: Sequence[float]
+    limit: int
+
+
+Search = DenseSearch | SparseSearch
+
+
 class CandidateIndex(Protocol):
-    """What a search needs of the vector index. Complete down to the cut, ties included."""
+    """What a search needs of the vector index."""
 
-    async def dense(
-        self, vector: bytes, scope: Scope, *, limit: int, exclude: Collection[UUID] = ()
-    ) -> list[Candidate]: ...
-
-    async def sparse(
-        self,
-        terms: Sequence[int],
-        weights: Sequence[float],
-        scope: Scope,
-        *,
-        limit: int,
-        exclude: Collection[UUID] = (),
-    ) -> list[Candidate]: ...
+    async def search(
+        self, searches: Sequence[Search], scope: Scope, *, exclude: Collection[UUID] = ()
+    ) -> list[list[Candidate]]:
+        """For each search the ``limit`` best permitted units and all that tie with the last of
+        them, in no order. Fewer than ``limit`` means there are no more. Cost: usually one call
+        for all of them."""
+        ...

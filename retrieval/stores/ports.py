@@ -12,7 +12,7 @@ A reader is used by one task at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 from uuid import UUID
@@ -25,8 +25,8 @@ from retrieval.stores.rows import (
     EdgeRow,
     Frequencies,
     Hydrated,
+    Judged,
     Layer,
-    LexicalRow,
     MembershipRow,
     PartialRow,
     TermMatch,
@@ -61,6 +61,13 @@ class TruthReader(Protocol):
         names the index that the ids came from. Cost: one query, a second one only when
         something was refused.
         """
+        ...
+
+    async def judge(
+        self, unit_ids: Collection[UUID], *, model: str, exclude: frozenset[UUID] = frozenset()
+    ) -> Judged:
+        """As ``hydrate``, for units that only compete: what their current revisions are scored
+        by instead of their texts. ``model`` names the embedder of the vectors wanted."""
         ...
 
     async def unit_by_address(self, address: str) -> UnitRow | None:
@@ -100,14 +107,6 @@ class TruthReader(Protocol):
 
         Sums of permitted partials, plus units that only a consent opens, one by one.
         """
-        ...
-
-    async def vectors(self, unit_ids: Collection[UUID], *, model: str) -> Mapping[UUID, bytes]:
-        """Stored vectors (little-endian int16) of permitted units' current revisions."""
-        ...
-
-    async def lexical_rows(self, unit_ids: Collection[UUID]) -> Mapping[UUID, LexicalRow]:
-        """Lexical forms of permitted units' current revisions."""
         ...
 
 

@@ -37,7 +37,14 @@ from policies.decision import UNCLASSED, Scope
 from policies.emit import qdrant as emitted
 from retrieval.embed.quantise import engine_form
 from retrieval.errors import IndexUnavailable, Store
-from retrieval.stores.points import Candidate, IndexLabel, IndexPoint
+from retrieval.stores.points import (
+    Candidate,
+    DenseSearch,
+    IndexLabel,
+    IndexPoint,
+    Search,
+    SparseSearch,
+)
 
 DENSE: Final = "dense"
 LEXICAL: Final = "lexical"
@@ -58,7 +65,6 @@ _PAGE: Final = 1000
 _TIMEOUT_S: Final = 10
 
 T = TypeVar("T")
-Query = models.NearestQuery
 _Operation = models.UpsertOperation | models.SetPayloadOperation
 
 
@@ -115,16 +121,39 @@ class QdrantIndex:
 
     # --- reading ------------------------------------------------------------------------
 
+    async def search(
+        self, searches: Sequence[Search], scope: Scope, *, exclude: Collection[UUID] = ()
+    ) -> list[list[Candidate]]:
+        """See ``points.CandidateIndex.search``: exact, over the permitted points, until each
+        search is complete down to its cut, the ties there included."""
+        found: list[list[Candidate]] = [[] for _ in searches]
+        permitted = _filter(scope)
+        if permitted is None:
+            return found
+        excluded = frozenset(exclude)
+        fetch = {
+            number: one.limit + len(excluded) + _SPARE
+            for number, one in enumerate(searches)
+            if one.limit > 0 and not (isinstance(one, SparseSearch) and not one.terms)
+        }
+        while fetch:
+            asked = list(fetch.items())
+            answers = await self._query([(searches[n], wanted) for n, wanted in asked], permitted)
+            for (number, wanted), answer in zip(asked, answers, strict=True):
+                closed = _closed(answer, searches[number].limit, wanted, excluded)
+                if closed is not None:
+                    found[number] = closed
+                    del fetch[number]
+                else:
+                    fetch[number] = min(wanted * 4, _FETCH_MAX)
+        return found
+
     async def dense(
         self, vector: bytes, scope: Scope, *, limit: int, exclude: Collection[UUID] = ()
     ) -> list[Candidate]:
-        """The ``limit`` nearest permitted units and all that tie with the last of them.
-
-        ``vector`` is the query in stored form. Fewer than ``limit`` means there are no more.
-        Cost: exact search over the permitted points, usually one call.
-        """
-        nearest = models.NearestQuery(nearest=engine_form(vector))
-        return await self._closed(nearest, DENSE, scope, limit=limit, exclude=exclude)
+        """One ``DenseSearch``."""
+        (found,) = await self.search([DenseSearch(vector, limit)], scope, exclude=exclude)
+        return found
 
     async def sparse(
         self,
@@ -135,12 +164,9 @@ class QdrantIndex:
         limit: int,
         exclude: Collection[UUID] = (),
     ) -> list[Candidate]:
-        """As ``dense``, by the sum over shared terms of query weight times document weight."""
-        if not terms:
-            return []
-        wanted = models.SparseVector(indices=list(terms), values=list(weights))
-        nearest = models.NearestQuery(nearest=wanted)
-        return await self._closed(nearest, LEXICAL, scope, limit=limit, exclude=exclude)
+        """One ``SparseSearch``."""
+        (found,) = await self.search([SparseSearch(terms, weights, limit)], scope, exclude=exclude)
+        return found
 
     async def count(self, scope: Scope) -> int:
         """How many points the pushed filter admits, exactly."""
@@ -226,54 +252,17 @@ class QdrantIndex:
 
     # --- inside -------------------------------------------------------------------------
 
-    async def _closed(
-        self,
-        nearest: Query,
-        using: str,
-        scope: Scope,
-        *,
-        limit: int,
-        exclude: Collection[UUID],
-    ) -> list[Candidate]:
-        """Candidates complete down to the cut: asks for more until the ties there are in."""
-        permitted = _filter(scope)
-        if permitted is None or limit < 1:
-            return []
-        excluded = frozenset(exclude)
-        fetch = limit + len(excluded) + _SPARE
-        while True:
-            answer = await self._query(nearest, using, permitted, fetch)
-            found = [c for c in map(_candidate, answer) if c.unit_id not in excluded]
-            found.sort(key=lambda c: -c.score)
-            if len(found) >= limit:
-                cut = found[limit - 1].score
-                edge = cut - _TOLERANCE * max(1.0, abs(cut))
-                if len(answer) < fetch or found[-1].score < edge:
-                    return [c for c in found if c.score >= edge]
-            elif len(answer) < fetch:
-                return found
-            if fetch >= _FETCH_MAX:
-                raise IndexUnavailable(
-                    Store.QDRANT, f"more than {_FETCH_MAX} units tie at the cut of {limit}"
-                )
-            fetch = min(fetch * 4, _FETCH_MAX)
-
     async def _query(
-        self, nearest: Query, using: str, permitted: models.Filter, limit: int
-    ) -> list[models.ScoredPoint]:
-        answer = await self._call(
-            lambda: self._client.query_points(
-                self.collection,
-                query=nearest,
-                using=using,
-                query_filter=permitted,
-                search_params=models.SearchParams(exact=True) if using == DENSE else None,
-                limit=limit,
-                with_payload=["class_id", "revision"],
-                with_vectors=False,
-            )
+        self, searches: Sequence[tuple[Search, int]], permitted: models.Filter
+    ) -> list[list[models.ScoredPoint]]:
+        """The answers to some searches, each with how many points it may bring, in one call."""
+        requests = [_request(search, limit, permitted) for search, limit in searches]
+        answers = await self._call(
+            lambda: self._client.query_batch_points(self.collection, requests)
         )
-        return answer.points
+        if len(answers) != len(requests):
+            raise IndexUnavailable(Store.QDRANT, "not every search was answered")
+        return [answer.points for answer in answers]
 
     async def _scroll(self, chosen: models.Filter | None, *, wanted: int | None) -> list[Held]:
         found: list[Held] = []
@@ -379,6 +368,46 @@ def _filter(scope: Scope) -> models.Filter | None:
     if not made.must:
         raise IndexUnavailable(Store.QDRANT, "the emitted filter has no `must`: not asked")
     return made
+
+
+def _request(search: Search, limit: int, permitted: models.Filter) -> models.QueryRequest:
+    dense = isinstance(search, DenseSearch)
+    wanted = (
+        engine_form(search.vector)
+        if isinstance(search, DenseSearch)
+        else models.SparseVector(indices=list(search.terms), values=list(search.weights))
+    )
+    return models.QueryRequest(
+        query=models.NearestQuery(nearest=wanted),
+        using=DENSE if dense else LEXICAL,
+        filter=permitted,
+        params=models.SearchParams(exact=True) if dense else None,
+        limit=limit,
+        with_payload=["class_id", "revision"],
+    )
+
+
+def _closed(
+    answer: Sequence[models.ScoredPoint], limit: int, fetched: int, excluded: frozenset[UUID]
+) -> list[Candidate] | None:
+    """The candidates down to the cut; ``None`` when the ties there may not all be in.
+
+    ``fetched`` is how many the answer could have held at most.
+    """
+    found = [one for one in map(_candidate, answer) if one.unit_id not in excluded]
+    found.sort(key=lambda one: -one.score)
+    if len(found) >= limit:
+        cut = found[limit - 1].score
+        edge = cut - _TOLERANCE * max(1.0, abs(cut))
+        if len(answer) < fetched or found[-1].score < edge:
+            return [one for one in found if one.score >= edge]
+    elif len(answer) < fetched:
+        return found
+    if fetched >= _FETCH_MAX:
+        raise IndexUnavailable(
+            Store.QDRANT, f"more than {_FETCH_MAX} units tie at the cut of {limit}"
+        )
+    return None
 
 
 def _not_newer_than(revision: int) -> models.Filter:

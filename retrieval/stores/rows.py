@@ -150,6 +150,23 @@ class LexicalRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a permitted unit is scored by: its vector in stored form (``None`` when it has none
+    of the asked model) and its lexical form. No text."""
+
+    vector: bytes | None
+    lexical: LexicalRow
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Units that may compete, and ids that an index offered and the truth refused."""
+
+    units: Mapping[UUID, Evidence]
+    discrepancies: tuple[Discrepancy, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Hydrated:
     """Bodies that may be shown, and ids that an index offered and the truth refused."""
 

@@ -48,20 +48,36 @@ _BY_CONSENT: Final = (
 
 _FACETS: Final = "c.visibility, c.readiness, c.publication_state, c.risk_class, c.authority, c.kind"
 
-_UNIT: Final = f"""
-select u.id, u.class_id, u.tenant, u.jurisdiction, {_bound("u")} as permitted, {_FACETS},
-       u.current_revision, u.lifecycle_stage, u.language, u.source, u.active_at,
-       case when {_bound("u")} then u.canonical_address end,
-       case when {_bound("u")} then r.title end,
-       case when {_bound("u")} then r.body end
-from brain.unit u
-join brain.unit_revision r on r.unit_id = u.id and r.revision = u.current_revision
-left join gate.unit_class c on c.class_id = u.class_id
-"""
 # Content is withheld by the predicate, the row is not: a row that row-level security let
 # through and the predicate refuses is thereby seen, and reported, without its content.
+# `offset 0`: judged once a row and not once a column, for a list of a thousand classes is
+# walked each time.
+_ASKED: Final = f"""
+(select u.*, {_bound("u")} as permitted
+ from brain.unit u where u.id = any(%(ids)s::uuid[]) offset 0) u
+join brain.unit_revision r on r.unit_id = u.id and r.revision = u.current_revision
+"""
 
-HYDRATE: Final = f"{_UNIT} where u.id = any(%(ids)s::uuid[])"
+HYDRATE: Final = f"""
+select u.id, u.class_id, u.tenant, u.jurisdiction, u.permitted, {_FACETS},
+       u.current_revision, u.lifecycle_stage, u.language, u.source, u.active_at,
+       case when u.permitted then u.canonical_address end,
+       case when u.permitted then r.title end,
+       case when u.permitted then r.body end
+from {_ASKED}
+left join gate.unit_class c on c.class_id = u.class_id
+"""
+
+# The same verdict, over what a unit is scored by.
+JUDGE: Final = f"""
+select u.id, u.class_id, u.tenant, u.jurisdiction, u.permitted,
+       case when u.permitted then e.vector end,
+       case when u.permitted then r.lexical_terms end,
+       case when u.permitted then r.lexical_weights end
+from {_ASKED}
+left join brain.embedding e
+  on e.unit_id = u.id and e.revision = u.current_revision and e.model = %(model)s
+"""
 
 # Only an id, for `HYDRATE` to judge.
 UNIT_BY_ADDRESS: Final = "select u.id from brain.unit u where u.canonical_address = %(address)s"
@@ -160,18 +176,4 @@ from (
     where {_BY_CONSENT} and t.term = any(%(terms)s::integer[])
 ) parts
 group by term
-"""
-
-VECTORS: Final = f"""
-select e.unit_id, e.vector
-from brain.embedding e
-join brain.unit u on u.id = e.unit_id and u.current_revision = e.revision
-where e.unit_id = any(%(ids)s::uuid[]) and e.model = %(model)s and {_bound("u")}
-"""
-
-LEXICAL_ROWS: Final = f"""
-select r.unit_id, r.lexical_terms, r.lexical_weights
-from brain.unit_revision r
-join brain.unit u on u.id = r.unit_id and u.current_revision = r.revision
-where r.unit_id = any(%(ids)s::uuid[]) and {_bound("u")}
 """

@@ -92,24 +92,30 @@ def test_only_the_current_revision_is_ever_read(common: World) -> None:
 
     async def everything(reader: PostgresReader) -> tuple[object, ...]:
         hydrated = await reader.hydrate([unit])
-        rows = await reader.lexical_rows([unit])
+        judged = await reader.judge([unit], model="m")
+        evidence = judged.units[unit]
+        other = await reader.judge([unit], model="another")
         return (
             hydrated.units[unit].body,
-            rows[unit].terms,
-            await reader.vectors([unit], model="m"),
+            evidence.lexical.terms,
+            evidence.vector,
+            other.units[unit].vector,
         )
 
     found = read(common, common.subject("customer"), everything)
-    assert found == ("new", (2,), {unit: b"\x02"})
+    assert found == ("new", (2,), b"\x02", None)
 
 
 def test_a_dropped_row_level_security_is_caught_by_the_predicate(world: World) -> None:
     """Fault injection: the row comes without content and as a discrepancy of that layer."""
     hidden = world.unit(SECRET, body="secret")
     world.as_superuser("alter table brain.unit disable row level security")
-    found = read(world, world.subject("customer"), lambda r: r.hydrate([hidden]))
-    assert not found.units
-    assert [(d.unit_id, d.layer) for d in found.discrepancies] == [(hidden, "row_level_security")]
+    looks = (lambda r: r.hydrate([hidden]), lambda r: r.judge([hidden], model="m"))
+    for look in looks:
+        found = read(world, world.subject("customer"), look)
+        assert not found.units
+        layers = [(d.unit_id, d.layer) for d in found.discrepancies]
+        assert layers == [(hidden, "row_level_security")]
 
 
 def test_what_a_narrowing_leaves_out_is_no_leak(common: World) -> None:
