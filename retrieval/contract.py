@@ -57,7 +57,8 @@ class RetrieveRequest(Wire):
 class UnitRef(Wire):
     """A unit in a pack: text, citation and labels (seed 4.4: source, revision, authority, risk).
 
-    A citation is ``(canonical_address, revision)``; nothing else may be cited. ``readiness``
+    A citation is ``(canonical_address, revision)``; nothing else may be cited. ``text`` is the
+    whole body of that revision, never a part: the gateway compares its hash. ``readiness``
     tells whoever may read superseded texts which ones are not the current ones.
     """
 

@@ -8,13 +8,17 @@ Theory
     else the refusal that any fault of a store gives. The hard error is the operators'.
 
 Order of one guarded request
-    ask -> look up -> (denied or doubtful? ask once more -> look up) -> journal -> answer
+    ask -> look up -> (denied, late or doubtful? ask once more -> look up) -> journal -> answer
 
     *Doubtful* is a unit that an index offered and retrieval's truth refused, and that the
     registry permits now: retrieval read a moment before the unit became visible (the index is
     fed after the commit, so it can be newer than an open reader). Asked again, retrieval reads
     a later moment. If it refuses the same unit again, the stores contradict each other: an
     event, and no answer.
+
+    A unit that may be seen must also be *itself*: an address, a revision or a text that is not
+    the id's own (``binding.py``) is denied like a leak. *Late* is a unit that was updated since
+    retrieval read it: asked for again; late twice, it is a stale answer and none leaves.
 
     Whatever interrupts this after a denied unit was seen (time, a store, a shutdown), the
     event is still recorded.
@@ -26,15 +30,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 import orjson
 
+from gateway.egress.binding import compared
 from gateway.egress.facets import FacetFilter
-from gateway.egress.inventory import keys_of, stray_addresses
+from gateway.egress.inventory import keys_of, stray_citations
 from gateway.egress.registry import Key, Registered, Registry, RegistryUnavailable
 from gateway.errors import Code, Refusal
 from gateway.ingress.strict_json import Json
@@ -120,6 +125,11 @@ class Findings:
             class_id = label.class_id if label is not None else UNCLASSED
             self.wrong.add(key[1], class_id, RESPONSE_LAYER)
 
+    def behind(self, late: Mapping[UUID, int]) -> None:
+        """Take over units that retrieval went on showing in an older revision."""
+        for unit_id, class_id in late.items():
+            self.stale.add(unit_id, class_id, RESPONSE_LAYER)
+
     def doubt(self, permitted: Iterable[UUID]) -> None:
         """Judge refused units that are permitted now: in doubt once, a contradiction twice."""
         for unit_id in permitted:
@@ -128,6 +138,15 @@ class Findings:
             else:
                 self.doubtful.add(unit_id)
                 self.wrong.forget(unit_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One answer: what in it may not leave, and the class of each unit that is out of date."""
+
+    answer: Answer
+    denied: frozenset[Key]
+    late: Mapping[UUID, int]
 
 
 class Guard:
@@ -212,21 +231,22 @@ class Guard:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, f"registry: {error}") from error
 
     async def _inspected(self, ask: Ask, subject: Subject, findings: Findings) -> Answer:
-        answer, denied = await self._round(ask, subject, findings)
-        if not denied and not findings.doubtful:
-            return _served(answer)
-        again = ask.model_copy(update={"exclude": tuple(sorted(one for _, one in denied))})
-        answer, denied = await self._round(again, subject, findings)
-        if denied:
+        first = await self._round(ask, subject, findings)
+        if not (first.denied or first.late or findings.doubtful):
+            return _served(first.answer)
+        exclude = tuple(sorted(one for _, one in first.denied))
+        again = await self._round(ask.model_copy(update={"exclude": exclude}), subject, findings)
+        findings.behind(again.late)
+        if again.denied:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "denied units after asking again")
+        if again.late:
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "older revisions after asking again")
         if findings.contradicted:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "retrieval refuses what the labels permit")
-        return _served(answer)
+        return _served(again.answer)
 
-    async def _round(
-        self, ask: Ask, subject: Subject, findings: Findings
-    ) -> tuple[Answer, frozenset[Key]]:
-        """One question and its look-up; the denied ids, already noted."""
+    async def _round(self, ask: Ask, subject: Subject, findings: Findings) -> Round:
+        """One question and its look-up; what is denied is noted already."""
         try:
             answer = await self._retrieval.ask(ask)
         except RetrievalFault as error:
@@ -239,13 +259,15 @@ class Guard:
         if answer.status >= 500 and not keys and not refused:
             _served(answer)  # raises: a refusal without content has nothing to look up
         registered = await self._look_up(keys | refused, subject)
-        denied = denied_of(keys, registered, subject)
+        content = compared(answer, registered)
+        denied = denied_of(keys, registered, subject) | content.false
         findings.leak(denied, registered)
         hidden = denied_of(refused, registered, subject)
         findings.doubt(unit_id for _, unit_id in refused - hidden)
         if registered.digest != subject.grant.digest:
             raise PolicyMoved
-        return answer, denied
+        late = {key[1]: registered.labels[key].class_id for key in content.late - denied}
+        return Round(answer, denied, late)
 
     async def _record(
         self, findings: Findings, action: EventAction, subject: Subject, occasion: Occasion
@@ -326,8 +348,8 @@ def _check_form(answer: Answer, ask: Ask) -> None:
         wanted = (False, False)
     if given != wanted:
         raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "the answer has another shape")
-    if stray_addresses(answer):
-        raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "an address without its unit")
+    if stray_citations(answer):
+        raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "a citation without its unit")
     for scope in _scopes(answer):
         if (scope.policy_digest, scope.profiles) != (
             ask.subject.policy_digest,

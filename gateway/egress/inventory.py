@@ -1,8 +1,8 @@
 """Every governed object that stands in a response, found by walking the response itself.
 
 What retrieval says it put in (``Answer.governed``) is only ever added to what is found here,
-never trusted instead of it. Addresses must belong to a unit that the same pack shows: an
-address alone would name a unit that nobody looked up.
+never trusted instead of it. Citations must name a unit that the same pack shows: an address
+alone would name one that nobody looked up.
 
 Source: seed 4.13 (only delivered evidence is cited).
 """
@@ -25,16 +25,23 @@ def keys_of(answer: Answer) -> frozenset[Key]:
     return frozenset(found)
 
 
-def stray_addresses(answer: Answer) -> frozenset[str]:
-    """Addresses in a pack that belong to no unit shown in it; a sound answer has none."""
-    strays: set[str] = set()
+def units_of(answer: Answer) -> Iterator[UnitRef]:
+    """Every unit that an answer shows with its text, as often as it stands there."""
+    if answer.unit is not None:
+        yield answer.unit.unit
     for pack in answer.response.packs if answer.response else ():
-        shown = {unit.canonical_address for unit in _units(pack)}
-        shown |= {link.canonical_address for link in pack.suspect_links}
-        for edge in pack.related_design_code_links:
-            shown |= {edge.from_address, edge.to_address}
-        named = set(pack.source_revisions)
-        named |= {step.canonical_address for step in pack.recommended_reading_order}
+        yield from _units(pack)
+
+
+def stray_citations(answer: Answer) -> frozenset[tuple[str, int]]:
+    """Addresses with revisions that belong to no unit shown in their pack; a sound one has none."""
+    strays: set[tuple[str, int]] = set()
+    for pack in answer.response.packs if answer.response else ():
+        shown = {(unit.canonical_address, unit.revision) for unit in _units(pack)}
+        named = set(pack.source_revisions.items())
+        named |= {
+            (step.canonical_address, step.revision) for step in pack.recommended_reading_order
+        }
         strays |= named - shown
     return frozenset(strays)
 

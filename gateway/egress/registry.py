@@ -1,8 +1,8 @@
 """The label registry: what the record of truth says now about ids that want to leave.
 
-It is read with a role of its own that can see labels and no title or body, in one query per
-look-up, so that labels, consents (by the database's clock) and the active revision belong to
-one moment.
+It is read with a role of its own that can see labels, addresses and hashes and no title or
+body, in one query per look-up, so that labels, contents, consents (by the database's clock) and
+the active revision belong to one moment.
 """
 
 from __future__ import annotations
@@ -19,23 +19,27 @@ from gateway.errors import GatewayError
 
 Sort = Literal["unit", "thread", "artifact"]
 Key = tuple[Sort, UUID]
+_Row = tuple[str, UUID, int, str, str, str, int, str]
 _SORTS: Final[Mapping[str, Sort]] = {"unit": "unit", "thread": "thread", "artifact": "artifact"}
 
 _LOOK_UP: Final = """
-select 'unit', u.id, u.class_id, u.tenant, u.jurisdiction
-  from brain.unit u where u.id = any(%(unit)s) and u.deleted_at is null
+select 'unit', u.id, u.class_id, u.tenant, u.jurisdiction,
+       u.canonical_address, u.current_revision, coalesce(r.body_sha256, '')
+  from brain.unit u
+  left join brain.unit_revision r on r.unit_id = u.id and r.revision = u.current_revision
+  where u.id = any(%(unit)s) and u.deleted_at is null
 union all
-select 'thread', t.id, t.class_id, t.tenant, t.jurisdiction
+select 'thread', t.id, t.class_id, t.tenant, t.jurisdiction, '', 0, ''
   from brain.thread t where t.id = any(%(thread)s) and t.deleted_at is null
 union all
-select 'artifact', a.id, a.class_id, a.tenant, a.jurisdiction
+select 'artifact', a.id, a.class_id, a.tenant, a.jurisdiction, '', 0, ''
   from brain.expected_artifact a where a.id = any(%(artifact)s) and a.deleted_at is null
 union all
-select 'consent', c.unit_id, 0::smallint, '', ''
+select 'consent', c.unit_id, 0::smallint, '', '', '', 0, ''
   from gate.consented_unit c
   where c.subject_id = %(subject)s and c.purpose = %(purpose)s and c.unit_id = any(%(all)s)
 union all
-select 'revision', null, 0::smallint, r.digest, '' from gate.active_revision r
+select 'revision', null, 0::smallint, r.digest, '', '', 0, '' from gate.active_revision r
 """
 
 
@@ -53,14 +57,25 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """What a unit is now: ``body_sha256`` is of its current revision, empty when it has none."""
+
+    address: str
+    revision: int
+    body_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Registered:
     """The answer of one look-up. An id that is not in ``labels`` does not exist (any more).
 
-    ``digest`` is the revision that the database enforces, empty when there is none.
+    ``contents`` are of the units among ``labels``. ``digest`` is the revision that the database
+    enforces, empty when there is none.
     """
 
     digest: str
     labels: Mapping[Key, Label]
+    contents: Mapping[UUID, Content]
     consented: tuple[UUID, ...]
 
 
@@ -68,7 +83,7 @@ class Registry(Protocol):
     """Where the guard looks labels up."""
 
     async def look_up(self, keys: Collection[Key], *, subject_id: str, purpose: str) -> Registered:
-        """Labels of these ids, the subject's live consents among them, the revision.
+        """Labels and contents of these ids, the subject's live consents among them, the digest.
 
         Raises: RegistryUnavailable.
         """
@@ -115,15 +130,16 @@ class PostgresRegistry:
         except (psycopg.Error, PoolTimeout, OSError) as error:
             raise RegistryUnavailable(type(error).__name__) from error
 
-    async def _rows(self, values: dict[str, object]) -> list[tuple[str, UUID, int, str, str]]:
+    async def _rows(self, values: dict[str, object]) -> list[_Row]:
         async with self._pool.connection() as connection:
             return await (await connection.execute(_LOOK_UP, values)).fetchall()
 
 
-def _registered(rows: list[tuple[str, UUID, int, str, str]]) -> Registered:
+def _registered(rows: list[_Row]) -> Registered:
     digest, consented = "", []
     labels: dict[Key, Label] = {}
-    for sort, one, class_id, tenant, jurisdiction in rows:
+    contents: dict[UUID, Content] = {}
+    for sort, one, class_id, tenant, jurisdiction, address, revision, body_sha256 in rows:
         if sort == "revision":
             digest = tenant
         elif sort == "consent":
@@ -131,4 +147,6 @@ def _registered(rows: list[tuple[str, UUID, int, str, str]]) -> Registered:
         else:
             key: Key = (_SORTS[sort], one)
             labels[key] = Label(class_id, tenant, jurisdiction)
-    return Registered(digest, labels, tuple(sorted(consented)))
+            if sort == "unit":
+                contents[one] = Content(address, revision, body_sha256)
+    return Registered(digest, labels, contents, tuple(sorted(consented)))

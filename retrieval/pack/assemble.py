@@ -4,7 +4,8 @@ Laws
     * Every text stands under an address and a revision, and ``source_revisions`` names exactly
       the delivered units: nothing else may be cited.
     * The aggregates (authority, risk) are over delivered units only.
-    * Texts are cut by whole units from the end of a fixed order.
+    * A text is shown whole or not at all: beyond the budget of bytes whole units are dropped, from
+      the end of a fixed order. The gateway compares each text with the hash of its revision.
 
 Source: seed section 4.4. This module is pure.
 """

@@ -82,7 +82,7 @@ def _guard(snapshot: Snapshot, classes: Sequence[int]) -> Callable[[], Sequence[
     labels = {
         key: Label(class_id, SHARED, SHARED) for key, class_id in zip(keys, classes, strict=True)
     }
-    registered = Registered(snapshot.digest, labels, ())
+    registered = Registered(snapshot.digest, labels, {}, ())
 
     def way() -> Sequence[bool]:
         denied = denied_of(keys, registered, subject)

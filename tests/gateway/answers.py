@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from uuid import UUID, uuid5
 
-from gateway.egress.registry import Key, Label
+from gateway.egress.registry import Content, Key, Label
 from policies.snapshot import Snapshot
 from retrieval.contract import (
     Answer,
@@ -56,6 +57,17 @@ def unit(name: str, text: str = "text") -> UnitRef:
         text=text,
         score=0.5,
     )
+
+
+def contents() -> Mapping[UUID, Content]:
+    """What the truth holds of every unit that the tests name: what ``unit`` shows of it."""
+    shown = [unit(name) for name in ("open", "leak", "fresh", "risky", "staff")]
+    return {
+        one.unit_id: Content(
+            one.canonical_address, one.revision, hashlib.sha256(one.text.encode()).hexdigest()
+        )
+        for one in shown
+    }
 
 
 def scope_of(ask: Ask) -> AppliedScope:

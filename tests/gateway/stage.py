@@ -22,7 +22,7 @@ from gateway.app import DataPlane
 from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import OwnKeys
 from gateway.egress.guard import Guard
-from gateway.egress.registry import Key, Label, Registered, RegistryUnavailable
+from gateway.egress.registry import Content, Key, Label, Registered, RegistryUnavailable
 from gateway.holder import SnapshotHolder
 from gateway.ingress.limits import Limits
 from gateway.journal.event import JournalUnavailable, MemoryJournal, SecurityEvent
@@ -35,6 +35,7 @@ from gateway.telemetry.fields import RequestRecord
 from gateway.telemetry.trace import TraceContext, begin
 from policies.snapshot import Snapshot
 from retrieval.contract import Answer, Ask
+from tests.gateway import answers
 from tests.gateway.tokens import Issuers
 
 T = TypeVar("T")
@@ -148,6 +149,7 @@ class MemoryRegistry:
     """Labels by id; whatever is not in it does not exist."""
 
     labels: dict[Key, Label] = field(default_factory=dict)
+    contents: dict[UUID, Content] = field(default_factory=dict)
     consents: set[tuple[str, str, UUID]] = field(default_factory=set)
     digests: list[str] = field(default_factory=list)
     down: bool = False
@@ -160,6 +162,11 @@ class MemoryRegistry:
         return Registered(
             digest,
             {key: self.labels[key] for key in keys if key in self.labels},
+            {
+                one: self.contents[one]
+                for sort, one in keys
+                if sort == "unit" and (sort, one) in self.labels
+            },
             tuple(sorted(consented & {one for _, one in keys})),
         )
 
@@ -218,7 +225,9 @@ class Stage:
     def reset(self) -> None:
         self.upstream.__init__()  # type: ignore[misc]
         self.retrieval.__init__()  # type: ignore[misc]
-        self.registry.__init__(digests=[self.snapshot.digest])  # type: ignore[misc]
+        self.registry.__init__(  # type: ignore[misc]
+            digests=[self.snapshot.digest], contents=dict(answers.contents())
+        )
         self.journal.__init__()  # type: ignore[misc]
         self.records.all.clear()
         self.records.some.clear()

@@ -11,7 +11,13 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from gateway.egress.registry import Label, PostgresRegistry, Registered, RegistryUnavailable
+from gateway.egress.registry import (
+    Content,
+    Label,
+    PostgresRegistry,
+    Registered,
+    RegistryUnavailable,
+)
 from retrieval.stores.roles import GUARD, dsn_for
 from tests.services import Database
 
@@ -19,7 +25,11 @@ UNIT = """
 insert into brain.unit (id, canonical_address, title, visibility, readiness, publication_state,
   risk_class, authority, kind, tenant, jurisdiction, current_revision, content_hash, deleted_at)
 values (%s, %s, 'secret title', 'public', 'published', 'published', 'high', 'enacted', 'faq',
-  'acme', '*', 1, 'h', %s)
+  'acme', '*', 2, 'h', %s)
+"""
+REVISION = """
+insert into brain.unit_revision (unit_id, revision, title, body, body_sha256)
+values (%s, %s, 'secret title', 'secret body', %s)
 """
 
 
@@ -43,6 +53,8 @@ def labelled(database: Database) -> tuple[Database, UUID, UUID]:
     live, deleted = uuid4(), uuid4()
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute(UNIT, (live, "a#1", None))
+        connection.execute(REVISION, (live, 1, "old"))
+        connection.execute(REVISION, (live, 2, "new"))
         connection.execute(UNIT, (deleted, "a#2", "2020-01-01"))
         connection.execute(
             "insert into gate.active_revision (digest, generation) values (%s, 1)"
@@ -62,6 +74,7 @@ def test_labels_are_the_record_of_truths(labelled: tuple[Database, UUID, UUID]) 
     assert (label.tenant, label.jurisdiction) == ("acme", "*")
     assert label.class_id >= 0
     assert found.digest == "d" * 64
+    assert found.contents == {live: Content("a#1", 2, "new")}
 
 
 def test_consents_count_by_the_databases_clock(labelled: tuple[Database, UUID, UUID]) -> None:
@@ -86,14 +99,16 @@ def test_consents_count_by_the_databases_clock(labelled: tuple[Database, UUID, U
     "statement",
     [
         "select title from brain.unit",
-        "select canonical_address from brain.unit",
+        "select canonical_address from brain.thread",
+        "select title from brain.unit_revision",
         "select body from brain.unit_revision",
+        "select * from brain.unit_revision",
         "select * from gate.consent",
         "select * from gate.security_event",
     ],
 )
 def test_the_guards_role_can_read_no_content(database: Database, statement: str) -> None:
-    """Labels only: a stolen guard connection shows no title, body, address or consent."""
+    """Labels, addresses and hashes: a stolen guard connection shows no title, body or consent."""
     with (
         psycopg.connect(dsn_for(GUARD, database.url, database.secret)) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),

@@ -181,7 +181,7 @@ def test_the_pool_hands_out_connections_that_remember_nothing(world: World) -> N
 
 
 def test_the_guard_sees_labels_of_all_and_content_of_none(world: World) -> None:
-    """Column grants: id, class, compartments, tombstone."""
+    """Column grants: id, class, compartments, tombstone; what identifies a content, not itself."""
     unit = world.unit(SECRET)
     world.consent("subject", unit=unit)
     with world.login(GUARD) as connection:
@@ -192,12 +192,16 @@ def test_the_guard_sees_labels_of_all_and_content_of_none(world: World) -> None:
             ("subject", "support", unit)
         ]
         connection.execute("select digest, generation from gate.active_revision")
-        for column in ("title", "canonical_address", "visibility", "source"):
+        connection.execute("select canonical_address, current_revision from brain.unit")
+        connection.execute("select unit_id, revision, body_sha256 from brain.unit_revision")
+        for column in ("title", "visibility", "source", "content_hash"):
             assert refused(connection, f"select {column} from brain.unit")
         for column in ("title", "aliases", "description", "canonical_address"):
             assert refused(connection, f"select {column} from brain.thread")
         assert refused(connection, "select title from brain.expected_artifact")
-        for table in ("brain.unit_revision", "brain.embedding", "gate.consent"):
+        for column in ("title", "body", "lexical_terms"):
+            assert refused(connection, f"select {column} from brain.unit_revision")
+        for table in ("brain.embedding", "gate.consent"):
             assert refused(connection, f"select from {table}")
         assert refused(connection, "update brain.unit set class_id = 0")
 
