@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from policies.decision import PolicyDigest
-from policies.faults import Faults, Place
+from policies.faults import Faults, Place, shown
 
 COVERED: Final = {
     "rules": (".csv", ".yaml", ".lock", ".json"),
@@ -30,6 +30,7 @@ COVERED: Final = {
 """Folder of the policy: the endings of the files that it may hold."""
 
 FILE_BYTES_MAX: Final = 1_000_000
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 _UNPRINTABLE: Final = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
@@ -112,7 +113,14 @@ def _collect(folder: Path, faults: Faults) -> dict[str, bytes]:
             name = relative.as_posix()
             if path.is_dir() or any(word.startswith(".") for word in relative.parts):
                 continue
-            if path.suffix not in endings:
+            if not _NAME.fullmatch(name):
+                faults.add(
+                    Place(shown(name)),
+                    "bad_file_name",
+                    "the file's name holds something other than letters, digits and `_ . -`",
+                    "rename it",
+                )
+            elif path.suffix not in endings:
                 faults.add(
                     Place(name),
                     "unknown_file",

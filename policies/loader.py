@@ -9,8 +9,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from policies import files, issuer_file, route_file, upstream_file
+from policies import files, issuer_file, route_file, upstream_file, vocabulary_file
 from policies.bindings import IssuerBinding, Route, TrustedPeer, Upstream
 from policies.decision import PolicyDigest
 from policies.faults import Faults, Place
@@ -66,6 +67,7 @@ def parse(folder: Path, overlay: Path | None = None) -> Parsed:
     )
     peers = upstream_file.read_peers(_tree(found, upstream_file.PEERS_FILE, faults), faults)
     mappings = _mappings(found, vocabulary, faults)
+    _check_read(found, issuers, faults)
     domains = {kind: _domains(kind, vocabulary, issuers, routes) for kind in Kind}
     rows: dict[Kind, tuple[Row, ...]] = {}
     for kind, shape in SHAPES.items():
@@ -131,12 +133,24 @@ def _check_models(found: PolicyFiles, faults: Faults) -> None:
                 "the model is not the one that the compiler is proven for",
                 "restore it with `python -m policies models`",
             )
-    known = {shape.model_file for shape in SHAPES.values()} | {s.file for s in SHAPES.values()}
+
+
+def _check_read(found: PolicyFiles, issuers: Sequence[IssuerBinding], faults: Faults) -> None:
+    """Every file is one that was read: what stands in another is believed by nobody."""
+    known = {*_READ, *(issuer.jwks_file for issuer in issuers)}
     for file in found.contents:
-        if file.endswith((".conf", ".csv")) and file not in known:
+        if file not in known and not file.startswith("mappings/"):
             faults.add(
                 Place(file), "unknown_file", f"`{file}` would never be read", "remove or rename it"
             )
+
+
+_READ: Final = frozenset(
+    {shape.model_file for shape in SHAPES.values()}
+    | {shape.file for shape in SHAPES.values()}
+    | {issuer_file.FILE, upstream_file.FILE, upstream_file.PEERS_FILE, route_file.FILE}
+    | {vocabulary_file.FILE, vocabulary_file.LOCK}
+)
 
 
 def _domains(

@@ -26,6 +26,7 @@ FILE: Final = "rules/upstreams.yaml"
 PEERS_FILE: Final = "rules/trusted_peers.yaml"
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 COMPARTMENTS: Final = ("tenant", "jurisdiction")
+_MAPPED_IPV4: Final = ipaddress.IPv6Network("::ffff:0:0/96")
 FIXED: Final = re.compile(rf"{re.escape(SHARED)}|{COMPARTMENT.pattern}")
 SUBJECT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,199}")
 HEADERS: Final = (
@@ -145,7 +146,7 @@ def read_peers(tree: Node, faults: Faults) -> tuple[TrustedPeer, ...]:
             except ValueError as error:
                 faults.add(item.place, "bad_network", str(error), "write it as `10.0.0.0/28`")
                 continue
-            if network.prefixlen < (8 if network.version == 4 else 32):
+            if network.prefixlen < (8 if network.version == 4 else 32) or _hides_ipv4(network):
                 faults.add(
                     item.place, "wide_network", f"{shown(item.text)} is too wide", "narrow it"
                 )
@@ -153,3 +154,8 @@ def read_peers(tree: Node, faults: Faults) -> tuple[TrustedPeer, ...]:
         headers = read.words(fields["headers"], "forwarding header", HEADERS)
         peers.append(TrustedPeer(name, tuple(networks), headers))
     return tuple(peers)
+
+
+def _hides_ipv4(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    """Whether an IPv6 network stands for IPv4 addresses: its prefix says nothing of its width."""
+    return network.version == 6 and network.overlaps(_MAPPED_IPV4)

@@ -69,6 +69,10 @@ def parse(file: str, text: str, faults: Faults) -> Node:
         problem = getattr(error, "problem", None) or "the file is not YAML"
         faults.add(place, "bad_yaml", str(problem).lower(), "correct it")
         return Node(place, "broken")
+    except (ValueError, OverflowError):  # an escape or a version that is no number it can hold
+        reason = "an escape or directive that yaml cannot read"
+        faults.add(Place(file), "bad_yaml", reason, "correct it")
+        return Node(Place(file), "broken")
     if root is None:
         faults.add(Place(file), "empty_file", "the file says nothing", "fill it or restore it")
         return Node(Place(file), "broken")

@@ -214,6 +214,7 @@ def test_a_route_that_would_answer_otherwise_is_refused(
         (UPSTREAMS, "facets: null", "facets: {}", "missing_key"),
         (PEERS, "{}", "{lb: {networks: [0.0.0.0/0], headers: [forwarded]}}", "wide_network"),
         (PEERS, "{}", "{lb: {networks: [10.0.0.1/24], headers: [forwarded]}}", "bad_network"),
+        (PEERS, "{}", '{lb: {networks: ["::ffff:0:0/96"], headers: [forwarded]}}', "wide_network"),
         (PEERS, "{}", "{lb: {networks: [10.0.0.0/24], headers: [x-user]}}", "unknown_word"),
     ],
 )  # fmt: skip

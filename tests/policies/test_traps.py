@@ -7,6 +7,7 @@ file, at the right place, with a remedy.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -202,11 +203,23 @@ def test_the_second_word_of_a_cell_has_a_column_of_its_own(edit: Edit, faults: R
 
 
 @pytest.mark.parametrize(
-    "name", ["rules/units.csv.bak", "rules/extra.csv", "mappings/x.yml", "models/extra.conf"]
-)
+    "name",
+    ["rules/units.csv.bak", "rules/extra.csv", "mappings/x.yml", "models/extra.conf",
+     "rules/Routes.yaml", "rules/trusted_peers.json"],
+)  # fmt: skip
 def test_a_file_that_nobody_would_read_is_refused(name: str, folder: Path, faults: Refused) -> None:
     (folder / name).write_text("p, X\n")
     assert [(f.file, f.code) for f in faults()] == [(name, "unknown_file")]
+
+
+@pytest.mark.parametrize("name", [b"\xff.yaml", b"a\nb.yaml", b"a b.yaml"])
+def test_a_file_name_that_reads_in_two_ways_is_refused(
+    name: bytes, folder: Path, faults: Refused
+) -> None:
+    """The digest and every fault carry names: a name has to be plain text itself."""
+    (folder / "mappings" / os.fsdecode(name)).write_text("a: b\n")
+    assert [fault.code for fault in faults()] == ["bad_file_name"]
+    assert all(fault.file.isprintable() for fault in faults())
 
 
 @pytest.mark.parametrize("name", ["rules/units.csv", "rules/vocabulary.yaml", "rules/classes.lock",

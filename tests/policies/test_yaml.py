@@ -29,6 +29,10 @@ from policies.yamltree import Reader, parse
         ("1: a\n", 1, 1, "bad_key"),
         ("true: a\n", 1, 1, "bad_key"),
         ("[a]: b\n", 1, 1, "bad_key"),
+        # PyYAML itself raises ValueError or OverflowError for these, without a place
+        ('a: "\\U00110000"\n', 0, 0, "bad_yaml"),
+        ('a: "\\UFFFFFFFF"\n', 0, 0, "bad_yaml"),
+        (f"%YAML {'9' * 5_000}.1\n---\na: 1\n", 0, 0, "bad_yaml"),
     ],
 )
 def test_every_trick_of_yaml_is_refused_at_its_place(
