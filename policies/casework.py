@@ -55,10 +55,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All outcomes, in file order, and the rules that no test touched."""
+    """All outcomes, in file order, and the rules and profiles that no test touched.
+
+    An invariant touches nothing: only a case that expects a certain answer tests a rule.
+    """
 
     outcomes: tuple[Outcome, ...]
     untested_rules: tuple[str, ...]
+    untested_profiles: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
@@ -90,7 +94,11 @@ def run(folder: Path = DEFAULT_FOLDER, snapshot: Snapshot | None = None) -> Resu
     outcomes = [outcome for file in files for outcome in runner.run(file)]
     every = [row.id for row in snapshot.table.units.rows]
     every += [row.id for relation in snapshot.table.relations.values() for row in relation.rows]
-    return Results(tuple(outcomes), tuple(rule for rule in every if rule not in runner.touched))
+    return Results(
+        tuple(outcomes),
+        tuple(rule for rule in every if rule not in runner.touched),
+        tuple(name for name in snapshot.vocabulary.profiles if name not in runner.asked),
+    )
 
 
 class _Runner:
@@ -98,6 +106,7 @@ class _Runner:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.touched: set[str] = set()
+        self.asked: set[str] = set()
         self._snapshot = snapshot
         self._sets = FacetSets(snapshot.vocabulary)
 
@@ -123,6 +132,7 @@ class _Runner:
     def _matrix(self, test: Matrix) -> list[str]:
         problems: list[str] = []
         units = self._snapshot.table.units
+        self.asked |= set(test.profiles)
         for profile in test.profiles:
             for name, class_id in test.units.items():
                 for consent in test.consents:

@@ -63,6 +63,8 @@ def boxes(vocabulary: Vocabulary, class_ids: Iterable[int]) -> tuple[Box, ...]:
             merged = _merge(merged, position)
         if best is None or (len(merged), sorted(merged)) < (len(best), sorted(best)):
             best = merged
+        if len(best) <= 1:
+            break
     return tuple(
         sorted(
             (_box(vocabulary, cells) for cells in best or ()),

@@ -1,0 +1,1 @@
+"""One writer per format. None of them knows which report it writes."""
