@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -153,7 +154,10 @@ class DataPlane:
         except Truncated:
             await writer.abort()
         except Exception as error:  # noqa: BLE001 - mapped to a refusal, never to an answer
-            _LOG.exception("request %s failed", visit.request_id, exc_info=error)
+            # where, not what: the text of an exception may quote a request or a unit
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            name = type(error).__name__
+            _LOG.error("request %s failed: %s\n%s", visit.request_id, name, frames)
             await writer.refuse(Refusal(Code.INTERNAL, type(error).__name__))
         finally:
             self.sink.record(visit.record(body))

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import TypeAdapter, ValidationError
+
 from gateway import placement
 from gateway.authn import delegation
 from gateway.authn.bearer import Authenticator, bearer_of, unauthenticated
@@ -39,9 +41,10 @@ from policies.bindings import Route, RouteMode, TrustedPeer, Upstream
 from policies.decision import Decision
 from policies.snapshot import Snapshot
 from policies.subject import Principal, Subject
-from retrieval.contract import Ask, SubjectWire
+from retrieval.contract import Address, Ask, SubjectWire
 
 DEADLINE_MARGIN_MS: Final = 500
+_ADDRESS: Final[TypeAdapter[str]] = TypeAdapter(Address)
 _HEADERS: Final[Headers] = ((b"content-type", b"application/json"), *PRIVATE)
 
 
@@ -351,10 +354,20 @@ def ask_of(granted: Granted) -> Ask:
             policy_digest=subject.grant.digest,
         ),
         request=placed.wish.request,
-        reference=next(iter(matched.names.values()), None),
+        reference=_reference(matched),
         request_id=matched.admitted.request_id,
         deadline_ms=max(1, left_ms),
     )
+
+
+def _reference(matched: Matched) -> str | None:
+    """The id or address in the path. Raises: Refusal ``not_found`` for what cannot be one."""
+    for text in matched.names.values():
+        try:
+            return _ADDRESS.validate_python(text)
+        except ValidationError:
+            raise Refusal(Code.NOT_FOUND, "no address has this form") from None
+    return None
 
 
 def peer_of(admitted: Admitted, snapshot: Snapshot) -> TrustedPeer | None:

@@ -341,6 +341,31 @@ def test_hidden_and_absent_are_the_same_bytes(guarded: Stage) -> None:
     assert hidden.status == 404
 
 
+@pytest.mark.parametrize("path", ["/v1/units/{}", "/v1/threads/{}/pack"])
+def test_an_address_that_is_too_long_for_one_is_absent(path: str, guarded: Stage) -> None:
+    """No object has it, so it is the 404 of every other absent address, not a fault."""
+    token = guarded.issuers.token("customer")
+    replies = [guarded.ask("GET", path.format("a" * n), token=token) for n in (300, 301, 4_000)]
+    assert {(reply.status, code(reply)) for reply in replies} == {(404, "not_found")}
+
+
+def test_an_unexpected_fault_is_logged_without_its_words(
+    guarded: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The text of an exception may quote a request or a unit: where it was raised is enough."""
+
+    words = "the words" + " of a unit"
+
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(guarded.registry, "look_up", broken)
+    assert retrieve(guarded).status == 500
+    assert "RuntimeError" in caplog.text
+    assert "in broken" in caplog.text
+    assert words not in caplog.text
+
+
 def test_address_reaches_retrieval_with_its_hash(guarded: Stage) -> None:
     """`#` travels as %23, the one escape there is, and is decoded once."""
     guarded.retrieval.script = lambda ask: answers.answer(ask, ["open"])
