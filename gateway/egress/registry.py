@@ -99,6 +99,7 @@ class PostgresRegistry:
             min_size=1,
             max_size=size,
             timeout=wait_s,
+            reconnect_timeout=5,  # then the next request tries: no minutes of backing off
             open=False,
             kwargs={"autocommit": True, "options": "-c statement_timeout=5000"},
         )

@@ -67,6 +67,7 @@ class PostgresJournal:
                 max_size=pool_max,
                 open=False,
                 timeout=self._deadline_s,
+                reconnect_timeout=5,  # then the next event tries: no minutes of backing off
                 name="journal",
                 # a server that was set to answer before the disk has it must not do so here
                 kwargs={"autocommit": True, "options": "-c synchronous_commit=on"},

@@ -75,6 +75,7 @@ class PostgresTruth:
                 min_size=1,
                 max_size=connections_max,
                 timeout=wait_s,
+                reconnect_timeout=5,  # then the next request tries: no minutes of backing off
                 open=False,
                 name=serving_login(audience),
                 configure=_configure,
