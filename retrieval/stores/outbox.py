@@ -129,21 +129,26 @@ class OutboxWorker:
         pause, sweep_at = _PAUSE_FIRST_S, 0.0
         while True:
             try:
-                if time.monotonic() >= sweep_at:
-                    await self._index.ensure()
-                    await self.sweep()
-                    sweep_at = time.monotonic() + _SWEEP_EVERY_S
-                busy = await self.step()
+                # one session for as long as all is well: a new one four times a second would
+                # cost both sides more than the looks themselves
+                async with self._connected() as connection:
+                    while True:
+                        if time.monotonic() >= sweep_at:
+                            await self._index.ensure()
+                            await self._sweep(connection)
+                            await connection.rollback()  # lets go of the lock
+                            sweep_at = time.monotonic() + _SWEEP_EVERY_S
+                        busy = await self._batch(connection)
+                        await connection.rollback()
+                        pause, self._last_failure = _PAUSE_FIRST_S, ""
+                        if not busy:
+                            await self._rest()
             except RetrievalError as fault:
                 if str(fault) != self._last_failure:
                     log.warning("index not updated, will retry: %s", fault)
                 self._last_failure = str(fault)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX_S)
-                continue
-            pause, self._last_failure = _PAUSE_FIRST_S, ""
-            if not busy:
-                await self._rest()
 
     async def drain(self) -> int:
         """Works until nothing is pending; returns how many rows were done here.

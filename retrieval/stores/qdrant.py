@@ -257,12 +257,19 @@ class QdrantIndex:
     ) -> list[list[models.ScoredPoint]]:
         """The answers to some searches, each with how many points it may bring, in one call."""
         requests = [_request(search, limit, permitted) for search, limit in searches]
-        answers = await self._call(
-            lambda: self._client.query_batch_points(self.collection, requests)
+        batch = models.QueryRequestBatch(searches=requests)
+        # The client's own wire layer: its `query_batch_points` copies every request deeply,
+        # 1.5 ms for a filter of a thousand classes.
+        wire = self._client.http.search_api
+        answer = await self._call(
+            lambda: wire.query_batch_points(
+                collection_name=self.collection, query_request_batch=batch
+            )
         )
+        answers = answer.result or []
         if len(answers) != len(requests):
             raise IndexUnavailable(Store.QDRANT, "not every search was answered")
-        return [answer.points for answer in answers]
+        return [one.points for one in answers]
 
     async def _scroll(self, chosen: models.Filter | None, *, wanted: int | None) -> list[Held]:
         found: list[Held] = []

@@ -6,7 +6,7 @@ Laws
       discrepancy (units) or ends the request (threads, artifacts); it is never shown.
     * Row-level security enforces the caller's own profile, the other two also what narrows it.
       A row that only the narrowing refuses is no leak: it is left out, and that is all.
-    * One transaction sees one moment: a unit that was hydrated once is not asked for again.
+    * One transaction sees one moment: what was read of a unit or thread is not asked for again.
     * What the truth refused is told apart only for the operators: the class and the age of an
       open index update, from a function that knows nothing else.
 """
@@ -27,6 +27,7 @@ from policies.emit.postgres import predicate
 from retrieval.contract import Discrepancy
 from retrieval.errors import Store, StoreUnavailable
 from retrieval.stores.postgres import statements
+from retrieval.stores.postgres.arrays import array_literal
 from retrieval.stores.postgres.failures import mapped
 from retrieval.stores.rows import (
     ArtifactRow,
@@ -69,6 +70,8 @@ class PostgresReader:
         self._bound = _bound(scope)
         self._leaked: dict[UUID, Discrepancy] = {}
         self._units: dict[UUID, UnitRow] = {}
+        self._members: dict[UUID, list[MembershipRow]] = {}
+        self._partials: dict[UUID, list[PartialRow]] = {}
 
     @property
     def scope(self) -> Scope:
@@ -196,15 +199,16 @@ class PostgresReader:
 
     async def members(self, thread_ids: Collection[UUID]) -> Sequence[MembershipRow]:
         """See ``ports.TruthReader.members``."""
-        found = []
-        rows = await self._rows(statements.MEMBERS, ids=list(thread_ids))
+        asked = [thread_id for thread_id in thread_ids if thread_id not in self._members]
+        rows = await self._rows(statements.MEMBERS, ids=asked) if asked else []
+        self._members |= {thread_id: [] for thread_id in asked}
         for class_id, tenant, jurisdiction, permitted, *row in rows:
             member = MembershipRow(*row)
             if permitted:
-                found.append(member)
+                self._members[member.thread_id].append(member)
             else:
                 self._leak(member.unit_id, class_id, tenant, jurisdiction)
-        return found
+        return [member for one in _ordered(set(thread_ids)) for member in self._members[one]]
 
     async def artifacts(self, thread_id: UUID) -> Sequence[ArtifactRow]:
         """See ``ports.TruthReader.artifacts``."""
@@ -215,12 +219,16 @@ class PostgresReader:
 
     async def partials(self, thread_ids: Collection[UUID]) -> Sequence[PartialRow]:
         """See ``ports.TruthReader.partials``."""
-        return [
-            PartialRow(thread, class_id, tenant, jurisdiction, count, _stages(bits), last, health)
-            for thread, class_id, tenant, jurisdiction, count, bits, last, health in (
-                await self._rows(statements.PARTIALS, ids=list(thread_ids))
+        asked = [thread_id for thread_id in thread_ids if thread_id not in self._partials]
+        rows = await self._rows(statements.PARTIALS, ids=asked) if asked else []
+        self._partials |= {thread_id: [] for thread_id in asked}
+        for thread, class_id, tenant, jurisdiction, count, bits, last, health in rows:
+            self._partials[thread].append(
+                PartialRow(
+                    thread, class_id, tenant, jurisdiction, count, _stages(bits), last, health
+                )
             )
-        ]
+        return [part for one in _ordered(set(thread_ids)) for part in self._partials[one]]
 
     # --- inside ---------------------------------------------------------------------------
 
@@ -228,8 +236,12 @@ class PostgresReader:
         self, statement: LiteralString, *, binary: bool = False, **values: object
     ) -> list[tuple[Any, ...]]:
         with mapped():
+            bound = {
+                name: array_literal(one) if isinstance(one, list) else one
+                for name, one in values.items()
+            }
             cursor = await self._connection.execute(
-                statement, {**self._bound, **values}, binary=binary
+                statement, {**self._bound, **bound}, binary=binary
             )
             return await cursor.fetchall()
 
@@ -276,19 +288,11 @@ class PostgresReader:
             )
 
 
-def _bound(scope: Scope) -> Mapping[str, object]:
-    """The emitted values. Class lists go as array literals: hundreds of integers would
-    otherwise be adapted one by one, for every statement."""
-    return {
-        **predicate(scope, "u").params,
-        "scope_plain": _literal(scope.grant.plain),
-        "scope_consented": _literal(scope.grant.consented),
-    }
-
-
 @lru_cache(maxsize=256)
-def _literal(class_ids: tuple[int, ...]) -> str:
-    return "{" + ",".join(map(str, class_ids)) + "}"
+def _bound(scope: Scope) -> Mapping[str, str]:
+    """The emitted values as array literals, made once a scope: lists would be adapted element
+    by element, hundreds of integers for every statement."""
+    return {name: array_literal(values) for name, values in predicate(scope, "u").params.items()}
 
 
 def _ordered(unit_ids: Iterable[UUID]) -> list[UUID]:

@@ -115,7 +115,9 @@ class PostgresTruth:
         pool, grant = self._placed(subject, snapshot)
         own = snapshot.grant((grant.profile,))
         with mapped():
-            async with pool.connection() as connection, connection.transaction():
+            # the first statement begins the transaction, in one round trip with those after it;
+            # leaving the block ends it
+            async with pool.connection() as connection:
                 scope = await _enter(connection, subject, grant)
                 yield PostgresReader(
                     connection, scope, own=own, lag_objective_s=self._lag_objective_s

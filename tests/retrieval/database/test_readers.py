@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from policies.decision import Grant, Scope
 from policies.emit.postgres import predicate
 from retrieval.contract import SubjectWire
 from retrieval.errors import PolicyMismatch, StoreUnavailable
 from retrieval.stores.postgres import PostgresTruth
+from retrieval.stores.postgres.arrays import array_literal
 from retrieval.stores.postgres.reader import PostgresReader
 from retrieval.stores.roles import INDEX
 from retrieval.stores.rows import Hydrated
 from tests.retrieval.database.world import OPEN, OPEN_THREAD, SECRET, World
+from tests.services import Cluster
 
 HIGH_RISK = ("public", "published", "published", "high", "enacted", "faq")
 
 
 T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def connection(cluster: Cluster) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(cluster.admin_url, autocommit=True) as opened:
+        yield opened
 
 
 def read(world: World, subject: SubjectWire, use: Callable[[PostgresReader], Awaitable[T]]) -> T:
@@ -366,3 +376,20 @@ def test_a_reader_sees_one_moment(common: World) -> None:
 
     assert read(common, common.subject("customer"), look) == [True, True]
     assert not read(common, common.subject("customer"), lambda r: r.hydrate([unit])).units
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"))))
+@example(["", "NULL", "null", 'a"b', "a\\", "{a,b}", " padded ", "a,b"])
+def test_an_array_literal_is_read_as_the_list_that_it_was(
+    connection: psycopg.Connection, texts: list[str]
+) -> None:
+    """A compartment's name is data: none of its characters may end it or become another."""
+    (found,) = connection.execute("select %s::text[]", [array_literal(texts)]).fetchone() or ()
+    assert found == texts
+    (numbers,) = (
+        connection.execute(
+            "select %s::int[]", [array_literal([len(text) for text in texts])]
+        ).fetchone()
+        or ()
+    )
+    assert numbers == [len(text) for text in texts]
