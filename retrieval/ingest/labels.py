@@ -15,7 +15,7 @@ from policies.decision import SHARED
 from policies.mapping import STAGES, CompartmentRule, IngestMapping, Label
 from policies.vocabulary import FACETS
 from retrieval.ingest.items import StoredLabel
-from retrieval.ingest.report import Reason, Sort
+from retrieval.ingest.report import Reason, Sort, printable
 
 INHERITABLE: Final = tuple(facet for facet in FACETS if facet != "kind")
 NOWHERE: Final = "?"
@@ -117,6 +117,5 @@ def shown(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        cut = value[:WORD_MAX]
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+        return printable(value[:WORD_MAX])
     return str(value)[:WORD_MAX] if type(value) in (int, bool) else type(value).__name__

@@ -41,11 +41,20 @@ class Outcome(StrEnum):
     QUARANTINED = "quarantined"
 
 
+def printable(text: str) -> str:
+    """The text with every character that cannot be shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Reason:
     """One reason why an object has no class, or why a record was not taken at all.
 
     ``place`` is ``file:line`` (and the section); ``sort`` is ``record`` when nothing was stored.
+    Its texts quote the source, so they are written out: a name may hold what neither a terminal
+    nor the database takes.
     """
 
     place: str
@@ -54,6 +63,10 @@ class Reason:
     field: str
     value: str
     reason: str
+
+    def __post_init__(self) -> None:
+        for name in ("place", "address", "field", "value", "reason"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
 
     def __str__(self) -> str:
         about = f" {self.address}" if self.address else ""

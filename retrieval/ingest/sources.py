@@ -22,6 +22,7 @@ from typing import Any, Final
 from policies.faults import Faults
 from policies.yamltree import Node, parse
 from retrieval.ingest.errors import IngestRefused
+from retrieval.ingest.report import printable
 
 LINE_BYTES: Final = 16 * 1024 * 1024
 FENCE: Final = "---"
@@ -90,7 +91,7 @@ def open_source(path: Path) -> Source:
         raise IngestRefused(
             "source_unreadable", f"`{path}` cannot be read ({error.strerror})", "make it readable"
         ) from error
-    return Source(path, path.resolve().name, files, total, digest.hexdigest())
+    return Source(path, printable(path.resolve().name), files, total, digest.hexdigest())
 
 
 # --- JSON lines ---------------------------------------------------------------------------

@@ -5,9 +5,12 @@ Source: the issue's point 8 and its "every facet corrupted eight ways".
 
 from __future__ import annotations
 
+import json
+import os
+
 from policies.vocabulary import FACETS
 from retrieval.embed.hashing import HashingEmbedder
-from retrieval.ingest import Exit, Outcome, Report, Sort
+from retrieval.ingest import Exit, Outcome, Report, Sort, run
 from retrieval.ingest.identity import unit_id
 from tests.retrieval.ingest.bench import GOOD, Bench, thread, unit
 
@@ -71,6 +74,24 @@ def test_a_malformed_compartment_puts_a_unit_out_of_everyones_reach(bench: Bench
     }
     listed = {(address, field) for _, address, field, _ in bench.open_quarantine()}
     assert {(address, field) for address, (field, _) in corrupt.items()} <= listed
+
+
+def test_a_name_that_no_database_can_hold_stops_one_record_only(bench: Bench) -> None:
+    """NUL and half surrogates in a field's own name, doubled ones too: told, written out."""
+    bad = ["\\u0000", "\\ud800"]
+    lines = [json.dumps(unit(f"a/{n}"))[:-1] + f', "{name}": 1}}' for n, name in enumerate(bad)]
+    lines += [f'{{"{name}": 1, "{name}": 2}}' for name in bad]
+    report = bench.run([*lines, unit("a/good")])
+    assert (report.accepted, report.quarantined) == (1, 4)
+    assert all(str(reason).isprintable() for reason in report.reasons)
+
+
+def test_a_file_name_that_is_not_utf8_stops_one_record_only(bench: Bench) -> None:
+    bench.run([unit("a/good")])
+    (bench.folder / os.fsdecode(b"\xff.md")).write_text("no front matter")
+    report = run(bench.folder, bench.native, dsn=bench.dsn)
+    assert (report.unchanged, report.quarantined) == (1, 1)
+    assert all(str(reason).isprintable() for reason in report.reasons)
 
 
 def test_a_corrected_record_closes_what_was_open(bench: Bench) -> None:
