@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from retrieval.ingest.labels import shown
@@ -14,6 +14,8 @@ ADDRESS_MAX: Final = 300
 TITLE_MAX: Final = 500
 BODY_MAX: Final = 1_000_000
 _ADDRESS: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,300}")
+_FIRST: Final = datetime(1, 1, 3, tzinfo=UTC)
+_LAST: Final = datetime(9999, 12, 29, tzinfo=UTC)
 _MISSING: Final = object()
 
 
@@ -122,7 +124,7 @@ class Fields:
             found = datetime.fromisoformat(value)
         except (TypeError, ValueError):
             found = None
-        if found is None or found.tzinfo is None:
+        if found is None or found.tzinfo is None or not _readable_again(found):
             self._fault(name, shown(value), "not a time with its offset (2026-01-31T12:00:00Z)")
         return found
 
@@ -137,6 +139,15 @@ class Fields:
 
     def _fault(self, name: str, value: str, reason: str) -> None:
         self.faults.append((str(name), value, reason))
+
+
+def _readable_again(moment: datetime) -> bool:
+    """Whether a reader in any time zone can hold it: Postgres knows more years than Python."""
+    try:
+        there = moment.astimezone(UTC)
+    except OverflowError:
+        return False
+    return _FIRST < there < _LAST
 
 
 def _address_fault(whole: str) -> str:

@@ -76,6 +76,15 @@ def test_a_malformed_compartment_puts_a_unit_out_of_everyones_reach(bench: Bench
     assert {(address, field) for address, (field, _) in corrupt.items()} <= listed
 
 
+def test_a_time_that_no_clock_can_show_is_refused(bench: Bench) -> None:
+    """Postgres takes the year 0, and nobody who reads the row again in Python survives it."""
+    ends = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "9999-12-31T23:59:59+00:00"]
+    lines = [unit(f"a/{number}", active_at=end) for number, end in enumerate(ends)]
+    report = bench.run([*lines, unit("a/good", active_at="1970-01-01T00:00:00Z")])
+    assert (report.accepted, report.quarantined) == (1, len(ends))
+    assert {reason.field for reason in report.reasons} == {"active_at"}
+
+
 def test_a_name_that_no_database_can_hold_stops_one_record_only(bench: Bench) -> None:
     """NUL and half surrogates in a field's own name, doubled ones too: told, written out."""
     bad = ["\\u0000", "\\ud800"]
