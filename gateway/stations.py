@@ -179,7 +179,7 @@ async def identify(
         if upstreams and matched.route.mode is not RouteMode.OPAQUE:
             raise Refusal(Code.DELEGATION_REQUIRED, "an upstream as itself")
         return Identified(matched, sender, None)
-    if matched.route.mode is RouteMode.OPAQUE:
+    if matched.route.mode is not RouteMode.GUARD:
         raise Refusal(Code.FORBIDDEN, "a delegation retrieves, nothing else")
     caller, name = delegation.accept(delegated, keys, gateway_id=gateway_id, now=time.time())
     actor = upstreams.get(name)

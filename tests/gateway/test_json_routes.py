@@ -94,6 +94,23 @@ def test_denied_hit_is_dropped_and_journaled(filtering: Stage) -> None:
     assert reply.header("cache-control") == "private, no-store"
 
 
+def test_a_delegation_opens_no_foreign_upstream(filtering: Stage) -> None:
+    """The next upstream would get an assertion, and a delegation of its own, for a caller whom
+    only the first one knows: the narrowing by the first would be lost on the way."""
+    assert get(filtering, {"hits": [hit("a")]}).status == 200
+    head = filtering.upstream.requests[-1].decode("latin-1").split("\r\n")
+    (line,) = [line for line in head if line.startswith("x-gateway-delegation:")]
+    filtering.upstream.requests.clear()
+    reply = filtering.ask(
+        "GET",
+        "/portal/customer/x",
+        token=filtering.issuers.service("portal-customer"),
+        headers=[("X-Gateway-Delegation", line.partition(":")[2].strip())],
+    )
+    assert (reply.status, json.loads(reply.body)["code"]) == (403, "forbidden")
+    assert filtering.upstream.requests == []
+
+
 def test_counts_cursors_and_headers_around_hits_do_not_leave(filtering: Stage) -> None:
     """F17: what would tell of the dropped ones is dropped with them, or when none is."""
     body = {"total": 2, "next": "c", "facets": {"internal": 1}, "hits": [hit("a")]}
