@@ -10,9 +10,10 @@ from typing import Final
 
 import typer
 
-from gateway.cli import policy_verify
+from gateway.cli import policy_diff, policy_verify
 
 app: Final = typer.Typer(
     help="Verify, explain and compare what the policy says.", no_args_is_help=True
 )
 app.command("verify")(policy_verify.verify)
+app.command("diff")(policy_diff.diff)

@@ -1,0 +1,63 @@
+"""``gateway policy diff``: what does this change open, and what does it close?"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from gateway.cli.failure import Exit, Failure, flat, of_policy
+from gateway.cli.policy_report import DEFAULT, Folder, Format, FormatOption, Verdict, put
+from policies.errors import PolicyError
+from policies.review import revisions
+from policies.review.change import Direction
+from policies.review.diff import diff as diff_policies
+from policies.review.diff_page import page
+from policies.review.reading import Reading, read
+from policies.review.revisions import NoRevision
+
+_ENDS: Final = {
+    Direction.WIDENING: Verdict.WIDENING,
+    Direction.NARROWING: Verdict.NARROWING,
+    Direction.NEUTRAL: Verdict.OK,
+}
+
+
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A folder, or a git revision.")],
+    new: Annotated[
+        str | None, typer.Argument(metavar="[NEW]", help="Likewise; the folder as it stands.")
+    ] = None,
+    form: FormatOption = Format.TEXT,
+    folder: Folder = DEFAULT,
+    overlay: Annotated[
+        Path | None, typer.Option("--overlay", metavar="DIR", help="Laid over both sides.")
+    ] = None,
+    new_overlay: Annotated[
+        Path | None, typer.Option("--new-overlay", metavar="DIR", help="Laid over NEW instead.")
+    ] = None,
+) -> int:
+    """Compare two policies: 0 no change of reach, 10 narrowing only, 20 widening, 3 invalid."""
+    with ExitStack() as stack:
+        before = _read(stack, old, folder, overlay)
+        after = _read(stack, new or os.fspath(folder), folder, new_overlay or overlay)
+        report = diff_policies(before, after)
+        put(form, page(report), report)
+    return _ENDS[report.direction]
+
+
+def _read(stack: ExitStack, side: str, folder: Path, overlay: Path | None) -> Reading:
+    """One side, proven. Raises: Failure, with code 2 for a side that is not there."""
+    try:
+        clone, path = (folder, "") if revisions.is_folder(side) else revisions.located(folder)
+        place = stack.enter_context(revisions.opened(side, clone, path))
+    except NoRevision as error:
+        remedy = "name a folder, or a revision of the clone that holds --folder"
+        raise Failure(Exit.USAGE, "no_revision", flat(error), remedy) from error
+    try:
+        return read(place, overlay)
+    except PolicyError as error:
+        raise of_policy(error, Path(side)) from error

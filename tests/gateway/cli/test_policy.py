@@ -1,0 +1,68 @@
+"""``gateway policy``: exit codes and formats, which scripts rely on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.app import run
+from policies.snapshot import DEFAULT_FOLDER
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the default policy folder."""
+    for part in ("rules", "models", "mappings", "cases"):
+        shutil.copytree(DEFAULT_FOLDER / part, tmp_path / "policy" / part)
+    return tmp_path / "policy"
+
+
+def replace(folder: Path, file: str, old: str, new: str) -> None:
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new, 1))
+
+
+def policy(*arguments: object) -> int:
+    return run(["policy", *map(str, arguments)])
+
+
+def test_verify_ends_with_0_4_or_3(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All holds; a case does not; the policy cannot be served at all."""
+    command = ("verify", "--folder", folder)
+    assert policy(*command, "--format", "junit") == 0
+    assert 'failures="0"' in capsys.readouterr().out
+    replace(folder, "cases/audiences.yaml", "allowed: 56", "allowed: 57")
+    assert policy(*command) == 4
+    assert "reads 56, not 57" in capsys.readouterr().out
+    replace(folder, "rules/units.csv", "U-CUS-1, customer", "U-CUS-1, custmer")
+    assert policy(*command) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "rules/units.csv:" in captured.err
+
+
+def test_a_format_that_a_report_does_not_have_is_wrong_usage(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert policy("diff", folder, folder, "--format", "junit") == 2
+    assert "there is no `junit` of this" in capsys.readouterr().err
+    assert policy("diff", folder, folder, "--format", "html") == 2
+
+
+def test_diff_ends_with_0_10_20_or_3(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert policy("diff", folder, DEFAULT_FOLDER) == 0
+    assert capsys.readouterr().out == "no difference\n"
+    replace(folder, "rules/issuers.yaml", "max_age: 3600", "max_age: 600")
+    assert policy("diff", DEFAULT_FOLDER, folder, "--format", "markdown") == 10
+    assert capsys.readouterr().out.startswith("## policy ")
+    assert policy("diff", folder, DEFAULT_FOLDER, "--format", "json") == 20
+    assert json.loads(capsys.readouterr().out)["direction"] == "widening"
+    replace(folder, "rules/issuers.yaml", "max_age: 600", "max_age: 6000000")
+    assert policy("diff", DEFAULT_FOLDER, folder) == 3
+    assert "out_of_range" in capsys.readouterr().err
+    assert policy("diff", "no-such-thing", folder) == 2
+    assert "no_revision" in capsys.readouterr().err
