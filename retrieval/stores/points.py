@@ -39,14 +39,12 @@ class IndexPoint:
 class Candidate:
     """A unit that an index proposes. Nothing here is truth, and the order means nothing.
 
-    ``score`` is the engine's, good to a few 1e-6; ``class_id`` is what the index believes,
-    ``-1`` when its label is malformed (missing, a list, another type).
+    ``score`` is the engine's, good to a few 1e-6. Labels stay in the index: whoever reads a
+    proposal asks the record of truth for them.
     """
 
     unit_id: UUID
     score: float
-    class_id: int
-    revision: int
 
 
 @dataclass(frozen=True, slots=True)

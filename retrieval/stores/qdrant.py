@@ -33,7 +33,7 @@ from qdrant_client.http.exceptions import (
     UnexpectedResponse,
 )
 
-from policies.decision import UNCLASSED, Scope
+from policies.decision import Scope
 from policies.emit import qdrant as emitted
 from retrieval.embed.quantise import engine_form
 from retrieval.errors import IndexUnavailable, Store
@@ -390,7 +390,7 @@ def _request(search: Search, limit: int, permitted: models.Filter) -> models.Que
         filter=permitted,
         params=models.SearchParams(exact=True) if dense else None,
         limit=limit,
-        with_payload=["class_id", "revision"],
+        with_payload=False,
     )
 
 
@@ -401,7 +401,8 @@ def _closed(
 
     ``fetched`` is how many the answer could have held at most.
     """
-    found = [one for one in map(_candidate, answer) if one.unit_id not in excluded]
+    proposed = (Candidate(UUID(str(point.id)), point.score) for point in answer)
+    found = [one for one in proposed if one.unit_id not in excluded]
     found.sort(key=lambda one: -one.score)
     if len(found) >= limit:
         cut = found[limit - 1].score
@@ -442,17 +443,6 @@ def _struct(point: IndexPoint) -> models.PointStruct:
             "unit_id": str(label.unit_id),
             "revision": label.revision,
         },
-    )
-
-
-def _candidate(point: models.ScoredPoint) -> Candidate:
-    payload = point.payload or {}
-    class_id, revision = payload.get("class_id"), payload.get("revision")
-    return Candidate(
-        unit_id=UUID(str(point.id)),
-        score=point.score,
-        class_id=class_id if _integer(class_id) else UNCLASSED,
-        revision=revision if _integer(revision) else 0,
     )
 
 
