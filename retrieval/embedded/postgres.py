@@ -42,8 +42,10 @@ SETTINGS: Final = (
     "shared_buffers=128MB",
     "timezone=UTC",
     "log_timezone=UTC",
-    # A failed statement may hold a title or a body: it stays out of the log.
+    # A failed statement may hold a title or a body, and so may the detail and the context of
+    # its error (the row that broke a constraint): they stay out of the log.
     "log_min_error_statement=panic",
+    "log_error_verbosity=terse",
 )
 NOT_DURABLE: Final = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 

@@ -218,6 +218,21 @@ def test_secrets_are_readable_by_their_owner_only(state: Path) -> None:
             run_sql(pair.database_url.replace("postgres:", "postgres:x", 1), "select 1")
 
 
+def test_no_value_of_a_row_reaches_the_servers_log(state: Path) -> None:
+    """Postgres tells the whole row that broke a constraint, and the JSON that it could not read."""
+    with begin(state) as embedded:
+        run_sql(embedded.database_url, "create table t (title text, size int check (size > 0))")
+        for statement, error in (
+            ("insert into t values ('payroll of March', 0)", psycopg.errors.CheckViolation),
+            ("""select '{"payroll of March": "\\ud800"}'::jsonb""", psycopg.DataError),
+        ):
+            with pytest.raises(error):
+                run_sql(embedded.database_url, statement)
+    log = (state / "postgres" / "postgres.log").read_text()
+    assert "check constraint" in log
+    assert "payroll" not in log
+
+
 def test_an_unwritable_folder_is_one_clear_line(tmp_path: Path) -> None:
     """A file where a folder should be stands for every reason (root may write anywhere)."""
     blocked = tmp_path / "file"
