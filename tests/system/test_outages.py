@@ -42,6 +42,7 @@ from tests.system.composed import Composed, Record, Reply, composed, thread, uni
 
 ISSUERS = Issuers()
 WAIT_SECONDS = 40.0
+pytestmark = pytest.mark.timeout(400)  # several starts each, on a machine that others use
 ONE_LINE: Final = re.compile(r"gateway: error: [a-z_]+: .+; .+")
 WORLD: tuple[Record, ...] = (
     thread("thread/returns", "Returning goods"),
