@@ -10,10 +10,11 @@ from typing import Final
 
 import typer
 
-from gateway.cli import policy_diff, policy_verify
+from gateway.cli import policy_diff, policy_lint, policy_verify
 
 app: Final = typer.Typer(
     help="Verify, explain and compare what the policy says.", no_args_is_help=True
 )
 app.command("verify")(policy_verify.verify)
+app.command("lint")(policy_lint.lint)
 app.command("diff")(policy_diff.diff)

@@ -66,3 +66,18 @@ def test_diff_ends_with_0_10_20_or_3(folder: Path, capsys: pytest.CaptureFixture
     assert "out_of_range" in capsys.readouterr().err
     assert policy("diff", "no-such-thing", folder) == 2
     assert "no_revision" in capsys.readouterr().err
+
+
+def test_lint_ends_with_0_or_with_4_when_strict_or_with_3(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning may stand; a dead rule is what the loader refuses, told by lint with the rest."""
+    replace(folder, "rules/agents.csv", "p, G-INC-1,", "# p, G-INC-1,")
+    assert policy("lint", "--folder", folder) == 0
+    assert policy("lint", "--folder", folder, "--strict", "--format", "sarif") == 4
+    assert "unreachable_profile" in capsys.readouterr().out
+    replace(
+        folder, "rules/units.csv", "U-X-RAW, customer|partner|employee, all", "U-X-RAW, all, all"
+    )
+    assert policy("lint", "--folder", folder) == 3
+    assert "dead_rule" in capsys.readouterr().out
