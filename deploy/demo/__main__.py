@@ -26,6 +26,7 @@ from gateway.cli.failure import Exit
 from gateway.compose.failure import CannotStart
 from gateway.server import PortTaken
 from gateway.settings import InvalidSettings
+from gateway.settled import settle
 from policies.errors import PolicyError
 from retrieval.embedded import EmbeddedError
 
@@ -67,6 +68,7 @@ async def _run(out: Console, *, once: bool, every_unit: bool, state: Path | None
     began = time.monotonic()
     out.print("[bold]audience-gateway demo[/]: the company Ferrowick, on this machine only")
     async with staged(state) as stage:
+        settle()
         _started(out, stage)
         ended = asyncio.create_task(stage.gateway.wait())
         try:

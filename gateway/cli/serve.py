@@ -11,6 +11,7 @@ import uvloop
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, flat, of_policy
 from gateway.settings import Settings
+from gateway.settled import settle
 from gateway.telemetry import process_log
 from policies.errors import PolicyError
 from policies.snapshot import DEFAULT_FOLDER
@@ -39,6 +40,7 @@ async def _serve(settings: Settings, *, embedded: bool) -> None:
     from gateway.compose.running import running  # late: it loads every house, a second or two
 
     async with running(settings, embedded=embedded) as gateway:
+        settle()
         text = f"gateway: listening on {gateway.url} (second listener {gateway.admin_url})"
         print(text, file=sys.stderr, flush=True)
         await gateway.wait()

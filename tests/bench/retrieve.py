@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy.demo.stage import staged
+from gateway.settled import settle
 from tests.bench.doors import Door, Question, opened
 from tests.bench.machine import cpu_seconds
 from tests.bench.questions import PEOPLE, QUESTIONS
@@ -80,6 +81,7 @@ async def _measured(state: Any, rounds: int) -> tuple[Results, dict[str, int]]:
         groups: dict[str, list[Question]] = defaultdict(list)
         for one, mode in zip(asked, modes, strict=True):
             groups[MODES[mode]].append(one)
+        settle()  # as `gateway serve` does
         for _ in range(rounds):
             for name, door in (("service", service), ("gateway", gateway)):
                 for many in CONCURRENCY:
