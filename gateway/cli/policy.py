@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from gateway.cli import policy_diff, policy_lint, policy_verify
+from gateway.cli import policy_diff, policy_explain, policy_fmt, policy_lint, policy_verify
 
 app: Final = typer.Typer(
     help="Verify, explain and compare what the policy says.", no_args_is_help=True
@@ -18,3 +18,5 @@ app: Final = typer.Typer(
 app.command("verify")(policy_verify.verify)
 app.command("lint")(policy_lint.lint)
 app.command("diff")(policy_diff.diff)
+app.command("fmt")(policy_fmt.fmt)
+app.command("explain")(policy_explain.explain)

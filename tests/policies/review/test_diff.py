@@ -48,7 +48,7 @@ UP_TO_KIND = "{}, {}, published, published, low|standard, enacted|runtime, law|"
          "customer -> partner"),
         (AGENTS, "p, G-AUD-X,", "# p, G-AUD-X,", WIDE, "nobody -> agent:auditor"),
         (AGENTS, "p, G-READ-1,", "# p, G-READ-1,", WIDE, "agent:reader -> nobody"),
-        (AGENTS, "p, G-DRA-1, role:writer|role:engineer", "p, G-DRA-1, role:writer", NARROW,
+        (AGENTS, "p, G-DRA-1, role:engineer|role:writer", "p, G-DRA-1, role:writer", NARROW,
          "agent:drafter -> nobody"),
         (ROUTES, "R-PAR-1, partner,", "R-PAR-1, partner|customer,", WIDE,
          "+ audience=customer route=portal-partner method=GET|HEAD|POST"),
