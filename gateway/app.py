@@ -34,7 +34,7 @@ from gateway.ingress.provenance import request_id_from, trusted_peer
 from gateway.journal.event import SecurityEvent
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Hop
-from gateway.relay.stream import Truncated, collect, relay_body
+from gateway.relay.stream import WRITE_STALL_S, Truncated, collect, relay_body
 from gateway.relay.upstream import CallerGone, UpstreamError
 from gateway.relay.watch import CallerWatch
 from gateway.stations import Granted, Inspected
@@ -323,9 +323,13 @@ class _Writer:
         headers = [one for one in headers if one[0] != b"content-length"]
         if status not in {204, 304}:
             headers.append((b"content-length", b"%d" % len(body)))
-        await self._start(status, headers)
-        self._visit.bytes_out = len(body)
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        try:
+            async with asyncio.timeout(WRITE_STALL_S):
+                await self._start(status, headers)
+                self._visit.bytes_out = len(body)
+                await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        except TimeoutError:  # a caller that does not read holds nothing for ever
+            await self.abort()
 
     async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._visit.status, self._visit.sent = status, True

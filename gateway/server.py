@@ -84,6 +84,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._closed = True
+        # uvicorn tells only the newest request; the one under way may be an earlier one
+        self.pipeline.clear()
+        for cycle in self._open:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
 
     def _arm(self) -> None:

@@ -236,6 +236,19 @@ def test_pipelined_requests_are_answered_in_order(stage: Stage) -> None:
     assert [reply.status for reply in parse(stage.raw(good + other))] == [200, 403]
 
 
+def test_a_pipelining_caller_that_leaves_ends_what_is_under_way(stage: Stage) -> None:
+    """uvicorn tells only the newest request of a connection; the one under way waits before it."""
+    stage.upstream.answer = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc"
+    stage.upstream.hold = True
+    good = request(stage, b"", b"", b"GET /portal/customer/x HTTP/1.1\r\n")
+    with socket.create_connection(("127.0.0.1", stage.port)) as caller:
+        caller.sendall(good * 3)
+        assert stage.upstream.asked.wait(5)
+    assert stage.upstream.lost.wait(5)
+    assert stage.records.some.wait(5)
+    assert len(stage.upstream.requests) == 1
+
+
 def test_expectation_other_than_continue_is_refused(stage: Stage) -> None:
     """Expect is never passed on unread."""
     raw = stage.raw(request(stage, b"Expect: 200-maybe\r\n"))

@@ -6,6 +6,7 @@ Provenance: attack log section 3.7, rows F1, F4, F7-F18.
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,20 @@ def test_a_delegation_opens_no_foreign_upstream(filtering: Stage) -> None:
     )
     assert (reply.status, json.loads(reply.body)["code"]) == (403, "forbidden")
     assert filtering.upstream.requests == []
+
+
+def test_a_caller_that_does_not_read_is_given_up(
+    filtering: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D3: whole answers wait for a slow reader as streams do, and no longer."""
+    monkeypatch.setattr("gateway.app.WRITE_STALL_S", 0.2)
+    assert get(filtering, {"hits": [hit("a" * 3_000_000)]}).status == 200
+    lines = "GET /portal/customer/x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", filtering.port)) as caller:
+        caller.sendall(lines.format(filtering.issuers.token("customer")).encode() * 6)
+        while "truncated" not in {record.code for record in filtering.records.all}:
+            filtering.records.some.clear()
+            assert filtering.records.some.wait(5)
 
 
 def test_counts_cursors_and_headers_around_hits_do_not_leave(filtering: Stage) -> None:
