@@ -37,12 +37,13 @@ class Box:
         ``*`` is every live value, ``*-code`` every live value but that one.
         """
         return " ".join(
-            f"{facet}={_cell_text(cell, vocabulary.live(facet))}"
+            f"{facet}={cell_text(cell, vocabulary.live(facet))}"
             for facet, cell in self.cells.items()
         )
 
 
-def _cell_text(cell: tuple[str, ...], live: tuple[str, ...]) -> str:
+def cell_text(cell: tuple[str, ...], live: tuple[str, ...]) -> str:
+    """One cell of a box: ``*``, ``*-code`` or its values joined by ``|``."""
     rest = [value for value in live if value not in cell]
     if not rest:
         return "*"

@@ -10,7 +10,14 @@ from typing import Final
 
 import typer
 
-from gateway.cli import policy_diff, policy_explain, policy_fmt, policy_lint, policy_verify
+from gateway.cli import (
+    policy_diff,
+    policy_explain,
+    policy_fmt,
+    policy_lint,
+    policy_matrix,
+    policy_verify,
+)
 
 app: Final = typer.Typer(
     help="Verify, explain and compare what the policy says.", no_args_is_help=True
@@ -20,3 +27,5 @@ app.command("lint")(policy_lint.lint)
 app.command("diff")(policy_diff.diff)
 app.command("fmt")(policy_fmt.fmt)
 app.command("explain")(policy_explain.explain)
+app.command("matrix")(policy_matrix.matrix)
+app.command("compile")(policy_matrix.compile_)

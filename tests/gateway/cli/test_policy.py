@@ -81,3 +81,45 @@ def test_lint_ends_with_0_or_with_4_when_strict_or_with_3(
     )
     assert policy("lint", "--folder", folder) == 3
     assert "dead_rule" in capsys.readouterr().out
+
+
+def test_fmt_check_ends_with_4_and_fmt_writes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = folder / "rules/units.csv"
+    before = rules.read_text()
+    rules.write_text(before.replace("p, U-CUS-1, customer,", "p,U-CUS-1 ,  customer,"))
+    assert policy("fmt", "--check", "--folder", folder) == 4
+    assert capsys.readouterr().out == "would format rules/units.csv\n"
+    assert policy("fmt", "--folder", folder) == 0
+    assert rules.read_text() == before
+    assert policy("fmt", "--check", "--folder", folder) == 0
+
+
+def test_explain_tells_the_rule_or_refuses_the_word(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = ["public", "published", "published", "high", "enacted", "faq"]
+    command = ("explain", "--folder", folder, "customer", *state)
+    assert policy(*command) == 0
+    assert "denied by U-X-RISK at rules/units.csv:" in capsys.readouterr().out
+    assert policy(*command, "--consent", "granted", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["deciding"][0][0] == "U-CUS-2"
+    assert policy("explain", "--folder", folder, "custmer", *state) == 2
+    assert "did you mean `customer`" in capsys.readouterr().err
+
+
+def test_matrix_and_compile_write_every_form(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    starts = {"text": "policy ", "markdown": "## ", "json": "{", "svg": "<svg "}
+    for form, start in starts.items():
+        assert policy("matrix", "--folder", folder, "--format", form) == 0
+        assert capsys.readouterr().out.startswith(start)
+    starts = {"sql": "-- policy ", "rls": "insert into ", "qdrant": '{"customer": ', "json": "{"}
+    for form, start in starts.items():
+        assert policy("compile", "--folder", folder, "--emit", form, "--tenant", "acme") == 0
+        assert capsys.readouterr().out.startswith(start)
+    (tmp_path / "no-marks.md").write_text("# A handbook\n")
+    assert policy("matrix", "--folder", folder, "--into", tmp_path / "no-marks.md") == 2
+    assert "no_marks" in capsys.readouterr().err
