@@ -1,0 +1,55 @@
+"""The recipe for change requests, run as a CI system runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from policies.snapshot import DEFAULT_FOLDER
+
+ROOT = DEFAULT_FOLDER.parent
+RECIPES = ROOT / "deploy/review"
+
+
+def review(new: Path, out: Path) -> int:
+    done = subprocess.run(
+        [RECIPES / "policy-review.sh", DEFAULT_FOLDER, new, out],
+        env=os.environ | {"GATEWAY": f"{sys.executable} -m gateway", "PYTHONPATH": str(ROOT)},
+        capture_output=True, check=False, timeout=100,
+    )  # fmt: skip
+    return done.returncode
+
+
+@pytest.mark.skipif(" " in sys.executable, reason="the script splits its command at blanks")
+def test_a_widening_change_ends_with_20_and_leaves_its_reports(
+    folder: Path, tmp_path: Path
+) -> None:
+    """A widening that its own cases allow: it is the second reviewer's to judge."""
+    issuers = folder / "rules/issuers.yaml"
+    issuers.write_text(issuers.read_text().replace("max_age: 900", "max_age: 1800"))
+    out = tmp_path / "out"
+    assert review(folder, out) == 20
+    assert "WIDENS" in (out / "policy-diff.md").read_text()
+    assert 'failures="0"' in (out / "policy-verify.xml").read_text()
+    assert '"version": "2.1.0"' in (out / "policy-lint.sarif").read_text()
+
+
+def test_the_examples_name_commands_that_exist() -> None:
+    """Every ``gateway policy WORD`` of an example is a command, every hook file is YAML."""
+    from gateway.cli.policy import app
+
+    known = {command.name for command in app.registered_commands}
+    for path in RECIPES.iterdir():
+        text = path.read_text()
+        assert set(re.findall(r"(?:gateway|\}\") policy (\w+)", text)) <= known, path.name
+        if path.suffix in (".yaml", ".yml"):
+            assert yaml.safe_load(text)
+    for line in (RECIPES / "CODEOWNERS").read_text().splitlines():
+        if line and not line.startswith("#"):
+            assert (ROOT / line.split()[0].lstrip("/")).exists(), line
