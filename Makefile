@@ -4,6 +4,8 @@ BIN := .venv/bin
 LOCKS := deploy/requirements
 ARGS ?=
 SUITE ?=
+# Test processes, each with a Postgres and a vector engine of its own.
+WORKERS ?= 2
 
 .PHONY: demo test test-deep lint types imports bench lock check clean
 
@@ -23,10 +25,10 @@ demo: .venv/run.stamp
 	@$(BIN)/python -m deploy.demo $(ARGS)
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-deep: .venv/dev.stamp
-	$(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or not slow" $(ARGS)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check gateway policies retrieval tests deploy
