@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -80,7 +81,9 @@ async def opened(
     await registry.open()
     stack.push_async_callback(registry.close)
     retrieval = await _retrieval(stack, settings, stores, holder)
-    hop = Hop(targets(settings.upstreams), keys=keys, gateway_id=settings.gateway_id)
+    hop = Hop(
+        targets(settings.upstreams, snapshot.upstreams), keys=keys, gateway_id=settings.gateway_id
+    )
     stack.push_async_callback(hop.aclose)
     data_plane = DataPlane(
         snapshots=holder,
@@ -134,9 +137,22 @@ def _own_keys(settings: Settings) -> OwnKeys:
         raise CannotStart("key_unusable", reason, "mend GATEWAY_ASSERTION_KEY_FILE") from error
 
 
-def targets(upstreams: dict[str, UpstreamSettings]) -> dict[str, Target]:
-    """Where each upstream is reached. Raises: CannotStart when its authorities cannot be read."""
-    return {name: _target(upstream) for name, upstream in upstreams.items()}
+def targets(upstreams: Mapping[str, UpstreamSettings], known: Collection[str]) -> dict[str, Target]:
+    """Where each upstream of the policy is reached, by the policy's name for it.
+
+    A variable of the environment cannot hold a hyphen: `customer_portal` is `customer-portal`
+    where the policy has that one. Raises: CannotStart when the policy has neither, or when
+    an upstream's authorities cannot be read.
+    """
+    by_variable = {name.replace("-", "_"): name for name in known}
+    found: dict[str, Target] = {}
+    for name, upstream in upstreams.items():
+        ours = name if name in known else by_variable.get(name)
+        if ours is None:
+            reason = f"the policy has no upstream `{name}`, so no route would use its address"
+            raise CannotStart("unknown_upstream", reason, f"known are {', '.join(sorted(known))}")
+        found[ours] = _target(upstream)
+    return found
 
 
 def _target(upstream: UpstreamSettings) -> Target:

@@ -68,7 +68,7 @@ async def asked(presented: Path, trusted: Path | None) -> int:
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
         port = server.sockets[0].getsockname()[1]
         settings = UpstreamSettings(address=f"https://127.0.0.1:{port}", ca_file=trusted)
-        pool = targets({"portal": settings})["portal"].transport()
+        pool = targets({"portal": settings}, {"portal"})["portal"].transport()
         try:
             response = await pool.request(GET)
             await response.aclose()
@@ -92,7 +92,7 @@ def test_authorities_that_cannot_be_read_end_the_start(tmp_path: Path) -> None:
     for path in (tmp_path / "empty.pem", tmp_path / "none.pem"):
         settings = UpstreamSettings(address="https://upstream.example", ca_file=path)
         with pytest.raises(CannotStart) as caught:
-            targets({"portal": settings})
+            targets({"portal": settings}, {"portal"})
         assert caught.value.code == "ca_unusable"
         assert str(path) in caught.value.reason
 
