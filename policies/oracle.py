@@ -16,7 +16,7 @@ from importlib import metadata
 from typing import Final
 
 import casbin
-from casbin.effect.default_effectors import AllowAndDenyEffector
+from casbin.effect.default_effectors import AllowAndDenyEffector, AllowOverrideEffector
 
 from policies.errors import IncongruentPolicy, WrongCasbin
 from policies.kinds import Shape
@@ -81,6 +81,42 @@ class Oracle:
         ]
         try:
             verdict = self._enforcer.enforce(*words)
+        except Exception as error:
+            raise IncongruentPolicy(f"Casbin failed on a question: {error}") from error
+        if verdict is not True and verdict is not False:
+            raise IncongruentPolicy(f"Casbin answered {verdict!r}")
+        return verdict
+
+
+class ForeignOracle:
+    """A model that somebody brought, as ``policies.foreign_text`` wrote it anew, under Casbin."""
+
+    def __init__(self, model_text: str, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """``rows`` are (``p``, ``g`` or ``g2``, words). Raises IncongruentPolicy."""
+        try:
+            enforcer = casbin.Enforcer(casbin.Enforcer.new_model(text=model_text))
+            enforcer.enable_auto_save(False)
+            for sort, words in rows:
+                enforcer.model.add_policy(sort[0], sort, list(words))
+            enforcer.build_role_links()
+        except Exception as error:
+            raise IncongruentPolicy(f"Casbin does not take the model: {error}") from error
+        sections = (
+            enforcer.model.model[section]
+            for section in ("p", "g")
+            if section in enforcer.model.model
+        )
+        loaded = sum(len(assertion.policy) for part in sections for assertion in part.values())
+        if loaded != len(rows):
+            raise IncongruentPolicy(f"Casbin loaded {loaded} of {len(rows)} rows")
+        if not isinstance(enforcer.eft, AllowAndDenyEffector | AllowOverrideEffector):
+            raise IncongruentPolicy("Casbin runs the model under another effect")
+        self._enforcer = enforcer
+
+    def allows(self, *request: str) -> bool:
+        """Casbin's verdict on one request of single words."""
+        try:
+            verdict = self._enforcer.enforce(*request)
         except Exception as error:
             raise IncongruentPolicy(f"Casbin failed on a question: {error}") from error
         if verdict is not True and verdict is not False:
