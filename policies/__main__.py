@@ -14,6 +14,7 @@ from policies.emit.text import profile_lines
 from policies.errors import InvalidPolicy, PolicyError
 from policies.kinds import SHAPES
 from policies.loader import parse
+from policies.review import schemas
 from policies.snapshot import DEFAULT_FOLDER, Snapshot, compiled, load
 from policies.vocabulary import FACETS
 from policies.vocabulary_file import append_generation
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     explain.add_argument("--consent", choices=("none", "granted"), default="none")
     verbs.add_parser("lock", help="give ids to values that were appended to the vocabulary")
     verbs.add_parser("models", help="write the fixed models anew")
+    verbs.add_parser("schemas", help="write the JSON Schemas of the YAML files anew")
     options = parser.parse_args(arguments)
     try:
         return _run(options)
@@ -61,6 +63,8 @@ def _run(options: argparse.Namespace) -> int:
             return _explain(load(options.folder, options.overlay), options)
         case "lock":
             print(append_generation(options.folder))
+        case "schemas":
+            schemas.write(options.folder)
         case "models":
             for shape in SHAPES.values():
                 target = options.folder / shape.model_file

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from policies.bindings import IssuerBinding
+from policies.bindings import IssuerBinding, Upstream
 from policies.kinds import Kind
 from policies.review.change import Change, Direction
 from policies.review.reading import Reading
@@ -104,7 +104,12 @@ def compare(old: Reading, new: Reading) -> Iterator[Change]:
         {route.id: route for route in now.routes},
         added=lambda name: WIDENING if _usable(new, name) else NEUTRAL,
     )
-    yield from _named("upstream", was.upstreams, now.upstreams)
+    yield from _named(
+        "upstream",
+        was.upstreams,
+        now.upstreams,
+        removed=lambda name: _freed(new, was.upstreams[name]),
+    )
     for name in was.upstreams.keys() & now.upstreams.keys():
         yield from _upstream_profile(old, new, name)
     yield from _named(
@@ -120,18 +125,28 @@ def _usable(reading: Reading, route: str) -> bool:
     return any(key[1] == route and verdict.allowed for key, verdict in entries.items())
 
 
+def _freed(reading: Reading, upstream: Upstream) -> Direction:
+    """A service that is no upstream any more is a caller like others, without the ceiling that it
+    had: narrowing where no row places a caller of its issuer."""
+    placed = any(
+        upstream.credential[0] in row.cells[0] for row in reading.parsed.rows[Kind.AUDIENCE]
+    )
+    return WIDENING if placed else NARROWING
+
+
 def _named(
     area: str,
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     *,
     added: Callable[[str], Direction] = lambda _: WIDENING,
+    removed: Callable[[str], Direction] = lambda _: NARROWING,
 ) -> Iterator[Change]:
     for name in sorted(before.keys() | after.keys()):
         if name not in before:
             yield Change(added(name), area, name, "added")
         elif name not in after:
-            yield Change(NARROWING, area, name, "removed")
+            yield Change(removed(name), area, name, "removed")
         else:
             yield from _fields(area, name, before[name], after[name])
 

@@ -109,14 +109,14 @@ def test_explain_tells_the_rule_or_refuses_the_word(
     assert "did you mean `customer`" in capsys.readouterr().err
 
 
-def test_matrix_and_compile_write_every_form(
+def test_matrix_and_compile_write_what_was_asked_for(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    starts = {"text": "policy ", "markdown": "## ", "json": "{", "svg": "<svg "}
+    starts = {"json": "{", "svg": "<svg "}
     for form, start in starts.items():
         assert policy("matrix", "--folder", folder, "--format", form) == 0
         assert capsys.readouterr().out.startswith(start)
-    starts = {"sql": "-- policy ", "rls": "insert into ", "qdrant": '{"customer": ', "json": "{"}
+    starts = {"sql": "-- policy ", "qdrant": '{"customer": '}
     for form, start in starts.items():
         assert policy("compile", "--folder", folder, "--emit", form, "--tenant", "acme") == 0
         assert capsys.readouterr().out.startswith(start)

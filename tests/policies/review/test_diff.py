@@ -126,6 +126,22 @@ def test_the_same_folder_does_not_differ(shipped: Reading, folder: Path) -> None
     assert text.write(page(report)) == "no difference\n"
 
 
+@pytest.mark.parametrize(("issuer", "direction"), [("services", NARROW), ("partners", WIDE)])
+def test_an_upstream_that_goes_narrows_unless_its_service_becomes_a_caller(
+    issuer: str, direction: Direction, folder: Path, edit: Edit
+) -> None:
+    """Its profile was a ceiling; without it, whoever audience.csv places is what it says."""
+    block = (
+        "  idle:\n    token_audience: urn:portal:idle\n    may_retrieve: true\n    credential: "
+        f"{{issuer: idp:{issuer}, subject: idle}}\n    profile: customer\n    tenants: caller\n"
+        "    facets: null\n"
+    )
+    edit(UPSTREAMS, "upstreams:\n", f"upstreams:\n{block}")
+    before = read_unproven(folder)
+    edit(UPSTREAMS, block, "")
+    assert diff(before, read_unproven(folder)).direction is direction
+
+
 def test_a_retired_value_narrows_and_coming_back_widens(
     shipped: Reading, folder: Path, edit: Edit
 ) -> None:

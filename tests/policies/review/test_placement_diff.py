@@ -49,7 +49,7 @@ roles = bindings(raw, ROLES)
 Placed = Callable[[tuple[str, ...]], str]
 
 
-def only(rows: Sequence[Row], requests: Mapping[str, list[tuple[str, ...]]]) -> str:
+def only(rows: Sequence[Row], requests: Mapping[str, Sequence[tuple[str, ...]]]) -> str:
     """The one candidate that some row allows and none denies, over all of a token's words."""
     found = []
     for candidate, asked in requests.items():

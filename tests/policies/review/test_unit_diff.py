@@ -39,7 +39,9 @@ rows = rule_sets(DOMAINS).map(lawful)
 
 def vocabularies() -> st.SearchStrategy[Vocabulary]:
     """As it is, with a value appended, or with one retired."""
-    retired = dataclasses.replace(small(), retired={**small().retired, "risk_class": {"b"}})
+    retired = dataclasses.replace(
+        small(), retired={**small().retired, "risk_class": frozenset({"b"})}
+    )
     return st.sampled_from([small(), small([SMALL, GROWN]), retired])
 
 
@@ -61,9 +63,9 @@ def edited(draw: st.DrawFn, found: list[Row]) -> list[Row]:
             result[position] = dataclasses.replace(result[position], effect=other)
         else:
             axis = draw(st.integers(0, len(DOMAINS) - 1))
-            cells = list(result[position].cells)
-            cells[axis] = draw(cell(DOMAINS[axis]))
-            result[position] = dataclasses.replace(result[position], cells=tuple(cells))
+            edited = list(result[position].cells)
+            edited[axis] = draw(cell(DOMAINS[axis]))
+            result[position] = dataclasses.replace(result[position], cells=tuple(edited))
     return lawful(result)
 
 
