@@ -7,7 +7,7 @@ the first reads masks by the database role, the second bound lists, the third Py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
@@ -46,8 +46,10 @@ def as_reader(
 NUMBERS = "select array_agg(('x' || right(u.id::text, 8))::bit(32)::integer) from brain.unit u"
 
 
-def numbers(connection: psycopg.Connection[Any], query: str, params: object = None) -> set[int]:
-    row = connection.execute(query.encode(), params).fetchone()  # type: ignore[arg-type]
+def numbers(
+    connection: psycopg.Connection[Any], query: str, params: Mapping[str, Any] | None = None
+) -> set[int]:
+    row = connection.execute(query.encode(), params).fetchone()
     assert row is not None
     return set(row[0] or ())
 

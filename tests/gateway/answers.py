@@ -108,7 +108,11 @@ def pack(ask: Ask, names: Sequence[str], **changes: object) -> Pack:
 
 
 def answer(
-    ask: Ask, names: Sequence[str], discrepancies: Sequence[Discrepancy] = (), **changes: object
+    ask: Ask,
+    names: Sequence[str],
+    discrepancies: Sequence[Discrepancy] = (),
+    /,
+    **changes: object,
 ) -> Answer:
     """A fallback answer with one pack, or the unit itself for a unit question."""
     if ask.operation == "unit":

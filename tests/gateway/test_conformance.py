@@ -117,7 +117,7 @@ class InPostgres:
 
     def _do(self, statement: str, values: dict[str, object]) -> None:
         with psycopg.connect(self.database.url, autocommit=True) as admin:
-            admin.execute(statement, values)  # type: ignore[call-overload]
+            admin.execute(statement, values)
 
     def unit(self, facets: dict[str, str], tenant: str, content: Content) -> Key:
         one = uuid4()
@@ -364,7 +364,7 @@ class KeptInPostgres:
 
     def _do(self, statement: str) -> None:
         with psycopg.connect(self.database.url, autocommit=True) as admin:
-            admin.execute(statement)  # type: ignore[call-overload]
+            admin.execute(statement)
 
     def fail(self) -> None:
         self._do("revoke insert on gate.security_event from gw_journal")
@@ -376,7 +376,7 @@ class KeptInPostgres:
         statement = f"select id, {', '.join(_COLUMNS)} from gate.security_event"
         found = {}
         with psycopg.connect(self.database.url) as admin:
-            for one, *values in admin.execute(statement).fetchall():  # type: ignore[call-overload]
+            for one, *values in admin.execute(statement).fetchall():
                 fields = dict(zip(_COLUMNS, values, strict=True))
                 for name in ("unit_ids", "class_ids"):
                     fields[name] = tuple(fields[name])

@@ -113,7 +113,7 @@ def test_the_guards_role_can_read_no_content(database: Database, statement: str)
         psycopg.connect(dsn_for(GUARD, database.url, database.secret)) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
-        connection.execute(statement)  # type: ignore[call-overload]
+        connection.execute(statement)
 
 
 def test_unreachable_database_is_an_error_of_its_own() -> None:

@@ -22,6 +22,7 @@ from gateway.authn.jws import BadToken, decode_base64url, read, verify
 from gateway.authn.key_source import FRESH_S, REFRESH_S, STALE_S, BadKeySet, KeySource, parse_jwks
 from gateway.errors import GatewayError, Refusal
 from gateway.relay.upstream import UpstreamUnavailable
+from policies.decision import PolicyDigest
 from policies.snapshot import Snapshot
 from tests.gateway.stage import Stage
 from tests.gateway.tokens import AUDIENCE, URLS, Issuers, encode, signature
@@ -289,10 +290,12 @@ def test_remembered_token_ends_with_its_time_and_its_policy(
         arguments: dict[str, Any] = {"issuers": believing.issuers, "digest": believing.digest}
         first = await believer.principal(token, **arguments)
         assert await believer.principal(token, **arguments) is first
-        other = await believer.principal(token, issuers=believing.issuers, digest="f" * 64)
+        other = await believer.principal(
+            token, issuers=believing.issuers, digest=PolicyDigest("f" * 64)
+        )
         assert other is not first
         with pytest.raises(Refusal):
-            await believer.principal(token, issuers=(), digest="e" * 64)
+            await believer.principal(token, issuers=(), digest=PolicyDigest("e" * 64))
         now[0] += 100
         with pytest.raises(Refusal):
             await believer.principal(token, **arguments)

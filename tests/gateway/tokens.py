@@ -19,7 +19,7 @@ URLS = {
     "idp:agents": "https://login.agents.example/",
     "idp:services": "https://login.services.example/",
 }
-_WORDS = {
+_WORDS: dict[str, tuple[str, dict[str, Any]]] = {
     "employee": ("idp:staff", {"groups": ["staff-all"], "tenants": ["acme"]}),
     "partner": ("idp:partners", {"groups": ["partners"], "tenant": "acme"}),
     "customer": ("idp:customers", {"groups": ["customers"], "tenant": "acme"}),
@@ -107,8 +107,9 @@ def signature(text: bytes, key: ECKey | RSAKey) -> bytes:
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    private = key.private_key
     if isinstance(key, RSAKey):
-        return private.sign(text, PKCS1v15(), SHA256())
-    r, s = decode_dss_signature(private.sign(text, ECDSA(SHA256())))
+        assert key.private_key is not None
+        return key.private_key.sign(text, PKCS1v15(), SHA256())
+    assert key.private_key is not None
+    r, s = decode_dss_signature(key.private_key.sign(text, ECDSA(SHA256())))
     return r.to_bytes(32, "big") + s.to_bytes(32, "big")

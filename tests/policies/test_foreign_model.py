@@ -63,7 +63,7 @@ def words_of(one: dict, requests: list[list[str]]) -> list[list[str]]:  # type: 
 def units_of(names: list[str], words: list[list[str]]) -> tuple[Vocabulary, dict[str, str]]:
     """A vocabulary in which the request's names are the profile and the first facets."""
     axes = dict(zip(names, ("profile", *FACETS), strict=False))
-    facets = dict.fromkeys(FACETS, ("x",))
+    facets: dict[str, tuple[str, ...]] = dict.fromkeys(FACETS, ("x",))
     facets |= {axis: tuple(ws) for axis, ws in zip(axes.values(), words, strict=True)
                if axis != "profile"}  # fmt: skip
     vocabulary = Vocabulary(
@@ -112,7 +112,7 @@ def decided(snapshot: Snapshot, request: list[str]) -> bool:
     scope = Scope(snapshot.grant([profile]), (), (), ())
     bound = postgres.predicate(scope, "u").params["scope_plain"]
     form = qdrant.filter(scope)
-    filtered = form["must"][2]["match"]["any"] if form else []  # type: ignore[index,call-overload]
+    filtered = form["must"][2]["match"]["any"] if form else []  # type: ignore[index]
     assert isinstance(bound, list)
     assert (class_id in bound) is (class_id in filtered)
     return class_id in bound

@@ -145,10 +145,10 @@ def test_a_table_that_differs_from_casbin_is_never_served() -> None:
     snapshot, sets = compiled(parsed)
     units = snapshot.table.units
     readable = units.readable
+    assert isinstance(readable, dict)
     for profile, consent in (("customer", "none"), ("agent:auditor", "granted")):
         good = readable[profile, consent]
         for wrong in (good | 1, good & (good - 1)):
-            assert isinstance(readable, dict)
             readable[profile, consent] = wrong
             with pytest.raises(IncongruentPolicy, match=f"disagree on {profile}, {consent}"):
                 congruence.check_units(parsed.vocabulary, units, sets)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import congruence
 from policies.decision import Effect
+from policies.errors import IncongruentPolicy
 from policies.faults import Place
 from policies.kinds import SHAPES, Kind
 from policies.oracle import Oracle
@@ -84,18 +86,18 @@ def test_the_unit_table_equals_casbin_on_every_state(rows: list[Row]) -> None:
 @settings(max_examples=25)
 @given(unit_rows, st.randoms(use_true_random=False))
 def test_the_quotient_finds_what_the_full_enumeration_finds(
-    rows: list[Row], random: object
+    rows: list[Row], random: Random
 ) -> None:
     """One flipped bit anywhere is noticed by the quotient, not only by asking every state."""
     vocabulary = small()
     sets = FacetSets(vocabulary)
     table = unit_table(vocabulary, rows, sets)
     assert isinstance(table.readable, dict)
-    key = random.choice(sorted(table.readable))  # type: ignore[attr-defined]
-    table.readable[key] ^= 1 << random.randrange(vocabulary.class_count)  # type: ignore[attr-defined]
+    key = random.choice(sorted(table.readable))
+    table.readable[key] ^= 1 << random.randrange(vocabulary.class_count)
     try:
         congruence.check_units(vocabulary, table, sets)
-    except congruence.IncongruentPolicy:
+    except IncongruentPolicy:
         return
     raise AssertionError("a flipped verdict was not noticed")
 
@@ -111,8 +113,8 @@ def test_a_small_kind_equals_casbin_for_every_set_of_roles(rows: list[Row]) -> N
     oracle = Oracle(SHAPES[Kind.AGENTS], rows)
     roles = AGENT_DOMAINS[0]
     groups = [c for size in (1, 2, 3) for c in itertools.combinations(roles, size)]
-    for group, task, tool, profile in itertools.product(groups, *AGENT_DOMAINS[1:]):
-        request = (frozenset(group), *(frozenset({w}) for w in (task, tool, profile)))
+    for group, others in itertools.product(groups, itertools.product(*AGENT_DOMAINS[1:])):
+        request = (frozenset(group), *(frozenset({word}) for word in others))
         assert compiled.verdict(*request).allowed is oracle.allows(*request)
     domains = dict(zip(("role", "task", "tool", "profile"), AGENT_DOMAINS, strict=True))
     congruence.check_relation(compiled, domains)

@@ -96,9 +96,7 @@ def test_states_count_as_the_statuses_of_the_source(corpus: Served, shared_data:
 def test_ingest_again_reports_the_irregular_documents(corpus: Served, shared_data: Path) -> None:
     """4 superseded without a successor, 9 with one and another status; nothing is written."""
     source = shared_data / "peps" / "peps.jsonl"
-    ended = gateway(
-        "ingest", str(source), "--mapping", str(peps.MAPPING), "--json", **corpus.env, timeout_s=200
-    )
+    ended = gateway("ingest", str(source), "--mapping", str(peps.MAPPING), "--json", **corpus.env)
     assert ended.code == Exit.CLEAN, ended.lines
     report = json.loads(ended.out)
     assert (report["accepted"], report["changed"], report["quarantined"]) == (0, 0, 0)

@@ -30,14 +30,14 @@ def clean() -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT)}
 
 
-def gateway(*arguments: str, timeout_s: float = 60, **variables: str) -> Ended:
+def gateway(*arguments: str, **variables: str) -> Ended:
     """Run ``gateway ARGUMENTS`` without any GATEWAY_ variable of ours but ``variables``."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway", *arguments],
         env=clean() | variables,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=200,
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr.splitlines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -57,7 +58,7 @@ def test_subject_is_named_by_hash_only() -> None:
 def test_words_of_a_caller_cannot_stand_in_an_event(field: str, text: str) -> None:
     """Never content, an address or a query: every text column has a closed form."""
     with pytest.raises(InvalidEvent):
-        event(**{field: text})
+        event(**dict[str, Any]({field: text}))
 
 
 @pytest.mark.parametrize("layer", ["", "kb://a b", "Vector", "../x"])

@@ -44,7 +44,8 @@ class Seen:
 
 @pytest.fixture
 def seen() -> Iterator[Seen]:
-    spans, logs, lines = InMemorySpanExporter(), InMemoryLogRecordExporter(), io.StringIO()
+    spans, lines = InMemorySpanExporter(), io.StringIO()
+    logs = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]  # theirs has no types
     telemetry = open_telemetry(
         TelemetrySettings(),
         instance="test",

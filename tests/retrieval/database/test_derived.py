@@ -59,7 +59,8 @@ def words(rng: random.Random, kind: str | None = None) -> list[str | None]:
 def word(rng: random.Random, facet: str) -> str | None:
     """Mostly a known word, a blank in one of four, now and then an unknown one."""
     blank: list[str | None] = [None]
-    return rng.choice(rng.choices([VALUES[facet], blank, [*UNKNOWN]], [74, 24, 2])[0])
+    unknown: list[str | None] = [*UNKNOWN]
+    return rng.choice(rng.choices([VALUES[facet], blank, unknown], [74, 24, 2])[0])
 
 
 def new_unit(world: World, rng: random.Random, threads: list[UUID]) -> UUID:

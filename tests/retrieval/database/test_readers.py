@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from operator import methodcaller
 from typing import TypeVar
 from uuid import UUID, uuid4
 
@@ -13,12 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.decision import Grant, Scope
-from policies.emit.postgres import predicate
 from retrieval.contract import SubjectWire
 from retrieval.errors import PolicyMismatch, StoreUnavailable
 from retrieval.stores.postgres import PostgresTruth
 from retrieval.stores.postgres.arrays import array_literal
-from retrieval.stores.postgres.reader import PostgresReader
+from retrieval.stores.postgres.reader import PostgresReader, _bound
 from retrieval.stores.roles import INDEX
 from retrieval.stores.rows import Hydrated
 from tests.retrieval.database.world import OPEN, OPEN_THREAD, SECRET, World
@@ -154,7 +154,7 @@ def test_a_broken_predicate_as_well_is_caught_in_this_process(world: World) -> N
     everything = Grant(world.snapshot.digest, ("everything",), classes, classes)
 
     async def with_foreign_values(reader: PostgresReader) -> Hydrated:
-        reader._bound = predicate(Scope(everything, (), (), ()), "u").params
+        reader._bound = _bound(Scope(everything, (), (), ()))
         return await reader.hydrate([hidden])
 
     found = read(world, world.subject("customer"), with_foreign_values)
@@ -165,10 +165,8 @@ def test_a_broken_predicate_as_well_is_caught_in_this_process(world: World) -> N
 def test_hidden_and_absent_addresses_are_the_same_nothing(common: World) -> None:
     hidden = common.unit(SECRET)
     for address in (f"unit/{hidden}", "unit/none", "nul\x00", "\ud800", ""):
-        assert (
-            read(common, common.subject("customer"), lambda r, a=address: r.unit_by_address(a))
-            is None
-        )
+        look = methodcaller("unit_by_address", address)
+        assert read(common, common.subject("customer"), look) is None
 
 
 def test_threads_are_found_by_id_and_address_within_the_scope(common: World) -> None:
@@ -177,7 +175,7 @@ def test_threads_are_found_by_id_and_address_within_the_scope(common: World) -> 
     async def look(reader: PostgresReader) -> list[UUID | None]:
         references = [str(shown), f"thread/{shown}", str(hidden), f"thread/{hidden}", "\x00"]
         threads = [await reader.thread_by_reference(reference) for reference in references]
-        return [thread and thread.id for thread in threads]
+        return [thread.id if thread is not None else None for thread in threads]
 
     assert read(common, common.subject("customer"), look) == [shown, shown, None, None, None]
 

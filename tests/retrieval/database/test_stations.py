@@ -6,8 +6,9 @@ Attack tests: the connection is the attacker's, with the password of its station
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -45,9 +46,11 @@ READABLE = (
 )
 
 
-def refused(connection: psycopg.Connection[Any], statement: str, values: object = None) -> bool:
+def refused(
+    connection: psycopg.Connection[Any], statement: str, values: Sequence[object] | None = None
+) -> bool:
     try:
-        connection.execute(statement.encode(), values)  # type: ignore[arg-type]
+        connection.execute(statement.encode(), values)
     except errors.InsufficientPrivilege:
         return True
     return False
@@ -165,7 +168,7 @@ def test_the_pool_hands_out_connections_that_remember_nothing(world: World) -> N
     risky = world.unit(("public", "published", "published", "high", "enacted", "faq"))
     world.consent("subject", unit=risky)
 
-    async def main() -> list[set[object]]:
+    async def main() -> list[set[UUID]]:
         seen = []
         async with world.truth("customer") as truth:
             for subject in (

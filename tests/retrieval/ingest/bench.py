@@ -32,7 +32,7 @@ GOOD = {
 }
 
 
-def unit(address: str = "a/1", **more: object) -> dict[str, Any]:
+def unit(address: str = "a/1", /, **more: object) -> dict[str, Any]:
     """A good native unit record; a value of ``...`` leaves the field out."""
     made = {"sort": "unit", "address": address, "title": "T", "body": "words here", **GOOD, **more}
     return {name: value for name, value in made.items() if value is not ...}

@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.decision import UNCLASSED
 from policies.snapshot import Snapshot
-from policies.vocabulary import FACETS, UNCLASSED
+from policies.vocabulary import FACETS
 from retrieval.ingest.convert import Converter
 from retrieval.ingest.items import UnitItem
 from retrieval.ingest.report import Reason

@@ -130,7 +130,9 @@ def test_the_irregular_documents_are_reported(
     report = peps.fill(peps_database, snapshot, shared_data)
     assert report.unchanged == sum(report.counts.values()) == 7373 + 703 + 7773 + 1656
     assert ask(peps_database, "select count(*), max(seq) from brain.outbox") == before
-    noted = {code: set() for code in ("superseded_by_nothing", "has_successor_but_is_current")}
+    noted: dict[str, set[str]] = {
+        code: set() for code in ("superseded_by_nothing", "has_successor_but_is_current")
+    }
     for note in report.notes:
         noted.setdefault(note.code, set()).add(note.address)
     documents = list(peps.documents(shared_data))

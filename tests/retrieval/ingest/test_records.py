@@ -12,7 +12,7 @@ from policies.vocabulary import FACETS
 from retrieval.embed.hashing import HashingEmbedder
 from retrieval.ingest import Exit, Outcome, Report, Sort, run
 from retrieval.ingest.identity import unit_id
-from tests.retrieval.ingest.bench import GOOD, Bench, thread, unit
+from tests.retrieval.ingest.bench import GOOD, Bench, Line, thread, unit
 
 EIGHT = {
     "missing": ...,
@@ -123,7 +123,7 @@ def test_a_worse_label_closes_a_unit_that_was_visible(bench: Bench) -> None:
 
 def test_the_second_run_writes_nothing(bench: Bench) -> None:
     """No revision, no outbox row, no vector, no quarantine row."""
-    lines = [thread(), unit(thread="t/1"), unit("a/2", kind="nonsense"), "not json",
+    lines: list[Line] = [thread(), unit(thread="t/1"), unit("a/2", kind="nonsense"), "not json",
              {"sort": "edge", "from": "a/1", "to": "a/2", "relation": "mentions"}]  # fmt: skip
     embedder = HashingEmbedder(16)
     first = bench.run(lines, embedder=embedder)

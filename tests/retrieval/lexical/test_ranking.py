@@ -16,11 +16,13 @@ from retrieval.stores.rows import Frequencies, LexicalRow
 from tests.retrieval.ranking import Collection, ndcg_at_10, xquad
 
 
+def _row(title: str, text: str) -> LexicalRow:
+    terms, weights = document_form(title, text)
+    return LexicalRow(tuple(terms), tuple(weights))
+
+
 def ndcg(material: Collection) -> float:
-    rows = {
-        unit: LexicalRow(*map(tuple, document_form(title, text)))
-        for unit, (title, text) in material.documents.items()
-    }
+    rows = {unit: _row(title, text) for unit, (title, text) in material.documents.items()}
     df = Counter(term for row in rows.values() for term in row.terms)
     ranked = {}
     for query, text in material.queries.items():
