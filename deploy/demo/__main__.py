@@ -39,7 +39,12 @@ def main() -> int:
     parser.add_argument(
         "--every-unit", action="store_true", help="check each unit for each reader (slow)"
     )
-    parser.add_argument("--state", type=Path, default=None, help="folder of data and secrets")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=os.environ.get("GATEWAY_STATE") or None,
+        help="folder of data and secrets (GATEWAY_STATE)",
+    )
     given = parser.parse_args()
     out = Console(highlight=False, soft_wrap=True)
     try:
@@ -96,7 +101,7 @@ def _started(out: Console, stage: Stage) -> None:
     out.print(f"started: {times}")
     out.print(
         f"corpus: {report.accepted} new, {report.changed} changed, {report.unchanged} unchanged,"
-        f" {report.quarantined} in quarantine"
+        f" {report.quarantined} in quarantine (documents, threads, labels and links)"
     )
     for reason in report.reasons:
         out.print(f"  [dim]{escape(str(reason))}[/]")

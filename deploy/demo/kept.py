@@ -6,16 +6,19 @@ demo people, so that a second run finds everything as the first one left it.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from joserfc.jwk import ECKey
 
 from deploy.demo.people import CLIENTS, Realm
+from retrieval.embedded import EmbeddedError
 
 
 @dataclass(slots=True)
@@ -24,6 +27,26 @@ class Kept:
 
     ports: dict[str, int] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """The folder's files for this process only: a second demo must not write them anew.
+
+    Raises: EmbeddedError ``state_held``.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            reason = f"another demo runs in `{folder}`"
+            remedy = "use that one, stop it, or set GATEWAY_STATE to another folder"
+            raise EmbeddedError("state_held", reason, remedy) from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def recall(folder: Path) -> Kept:

@@ -43,6 +43,7 @@ from gateway.compose.running import Running, running
 from gateway.compose.state import state_folder
 from gateway.settings import Settings
 from retrieval.embedded import places
+from retrieval.embedded.state import Hold
 from retrieval.ingest.report import Report
 
 INDEX_WAIT_S: Final = 120.0
@@ -73,13 +74,14 @@ async def staged(state: Path | None) -> AsyncIterator[Stage]:
     """The demo, serving, with the corpus in both stores.
 
     ``state`` None is this clone's own folder. Raises what ``gateway.compose.running`` raises,
-    and ``IndexLate``.
+    ``EmbeddedError`` and ``IndexLate``.
     """
     seconds: dict[str, float] = {}
     home = _home(state)
     folder = home / "demo"
-    kept = kept_files.recall(folder)
     async with AsyncExitStack() as stack:
+        stack.enter_context(kept_files.alone(folder))
+        kept = kept_files.recall(folder)
         servers = stack.enter_context(Servers())
         (folder / "traces.jsonl").unlink(missing_ok=True)
         sockets = _sockets(kept)
@@ -124,12 +126,17 @@ async def staged(state: Path | None) -> AsyncIterator[Stage]:
 
 
 def _home(state: Path | None) -> Path:
-    """The state folder, made by the module that knows which rights it needs."""
+    """The state folder, made by the module that knows which rights it needs.
+
+    A program that holds it is told of before one of its files is written over.
+    """
     own_stores = not (
         os.environ.get("GATEWAY_DATABASE_URL") and os.environ.get("GATEWAY_QDRANT_URL")
     )
     if own_stores:
-        return places.arrange(state).state
+        arranged = places.arrange(state)
+        Hold(arranged, parent=os.getpid()).release()  # the stores take it in a moment
+        return arranged.state
     home = state or state_folder(Settings())
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     return home
@@ -230,7 +237,9 @@ def _backend(portal: Portal, gateway: Running, directory: Directory, http: httpx
 
 def _ingest(settings: Settings, gateway: Running) -> Report:
     mapping = gateway.snapshot.mappings[overlay.MAPPING]
-    return ingest_into(gateway.stores, CORPUS, mapping, open_embedder(settings))
+    # a state of before sources had names goes on as the demo's
+    model = open_embedder(settings)
+    return ingest_into(gateway.stores, CORPUS, mapping, model, adopt=True)
 
 
 async def index_caught_up(gateway: Running) -> None:

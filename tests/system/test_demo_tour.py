@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.demo.kept import alone
 from tests.services import state_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,3 +57,17 @@ def test_a_demo_that_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
     assert run.returncode not in {0, 1}
     assert len(run.stderr.strip().splitlines()) == 1
     assert run.stderr.startswith("demo: error: ")
+
+
+@pytest.mark.timeout(120)
+def test_a_second_demo_leaves_the_files_of_the_first_one_alone() -> None:
+    """Regression: it wrote ports and identities anew before it found the folder in use."""
+    with state_folder() as state, alone(state / "demo"):
+        identities = state / "identities.json"
+        identities.write_text("of the first demo")
+        traces = state / "demo" / "traces.jsonl"
+        traces.write_text("of the first demo")
+        run = demo(state)
+        assert run.returncode == 4
+        assert run.stderr.startswith("demo: error: state_held: another demo runs in ")
+        assert identities.read_text() == traces.read_text() == "of the first demo"
