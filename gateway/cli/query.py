@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
@@ -119,5 +119,18 @@ def _refused(reply: Reply) -> Failure:
     problem = reply.json if isinstance(reply.json, dict) else {}
     code = str(problem.get("code", "refused"))
     reason = f"status {reply.status}: {flat(problem.get('title', 'no reason given'))}"
-    remedy = f"ask an operator about request `{flat(problem.get('request_id', 'unknown'))}`"
+    request = f"request `{flat(problem.get('request_id', 'unknown'))}`"
+    own = _OWN_REMEDY.get(code)
+    remedy = f"{own} ({request})" if own else f"ask an operator about {request}"
     return Failure(Exit.REFUSED, flat(code), reason, remedy)
+
+
+_OWN_REMEDY: Final = {
+    "ambiguous_audience": "say which with --audience NAME",
+    "audience_refused": "name an audience or agent profile of the policy, or leave --audience out",
+    "bad_request": "mend the options: --purpose must be a word of the policy",
+    "task_scope_refused": "name one that the caller's token carries, or leave --task-scope out",
+    "task_scope_required": "say which with --task-scope NAME",
+    "unauthenticated": "use a token that was issued for this gateway and has not run out",
+}
+"""What the one who asks can do alone. Who is refused by policy needs an operator."""
