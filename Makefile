@@ -11,6 +11,7 @@ WORKERS ?= 2
 
 # The time of the download is printed apart: it depends on the line, not on us.
 .venv/run.stamp: $(LOCKS)/run.txt pyproject.toml
+	@echo "setting up .venv: half a minute to a few minutes, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@start=$$(date +%s); $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/run.txt \
 	  && $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . \

@@ -103,7 +103,7 @@ def get(portal: str, *headers: tuple[str, str], question: str = "") -> httpx.Res
 def test_a_request_with_the_gateways_assertion_gets_the_page(portal: str, sign: Sign) -> None:
     answer = get(portal, ("x-gateway-assertion", sign()))
     assert answer.status_code == 200
-    assert "You are read as customer" in answer.text
+    assert "You are here as customer" in answer.text
 
 
 def test_a_request_that_did_not_come_through_the_gateway_is_refused(portal: str) -> None:

@@ -56,7 +56,7 @@ def page(title: str, style: str, visitor: Visitor, question: str, body: Iterable
                 element("h1", title),
                 element(
                     "p",
-                    f"You are read as {visitor.audience}, policy {visitor.digest[:12]}",
+                    f"You are here as {visitor.audience}, policy {visitor.digest[:12]}",
                 ),
             ),
             element("main", _search(question), *body),
@@ -88,7 +88,7 @@ def refused(code: str) -> list[Element]:
     """What is shown instead of an answer: the code and nothing behind it."""
     text = f"No answer at present ({code})."
     if code == NO_DELEGATION:
-        text = "Sign in to ask: nothing is retrieved for nobody."
+        text = "Sign in to ask: for a visitor without a credential nothing is retrieved."
     return [element("section", element("p", text), class_="warn")]
 
 
