@@ -87,6 +87,7 @@ async def _run(out: Console, *, once: bool, every_unit: bool, state: Path | None
         if not once:
             _hints(out, stage)
             await ended
+            out.print("stopped; it keeps its data for the next start")
         ended.cancel()
     if broken:
         out.print(f"[bold red]{len(broken)} claims are broken[/]")

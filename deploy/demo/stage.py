@@ -237,9 +237,7 @@ def _backend(portal: Portal, gateway: Running, directory: Directory, http: httpx
 
 def _ingest(settings: Settings, gateway: Running) -> Report:
     mapping = gateway.snapshot.mappings[overlay.MAPPING]
-    # a state of before sources had names goes on as the demo's
-    model = open_embedder(settings)
-    return ingest_into(gateway.stores, CORPUS, mapping, model, adopt=True)
+    return ingest_into(gateway.stores, CORPUS, mapping, open_embedder(settings))
 
 
 async def index_caught_up(gateway: Running) -> None:

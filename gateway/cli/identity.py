@@ -67,7 +67,8 @@ def token_of(name: str, file: Path) -> str:
     try:
         reply = send(url, urlencode(fields).encode(), headers)
     except OSError as error:
-        reason = f"the identity provider at `{url}` does not answer ({flat(error)})"
+        why = flat(getattr(error, "reason", error))
+        reason = f"the identity provider at `{url}` does not answer ({why})"
         remedy = "start it (`make demo` runs the development one)"
         raise Failure(Exit.UNAVAILABLE, "identity_unavailable", reason, remedy) from error
     token = reply.json.get("access_token") if isinstance(reply.json, dict) else None
