@@ -116,10 +116,6 @@ class Refusal(GatewayError):  # noqa: N818 - reads as what it is
         self.headers = headers
         super().__init__(f"{code}: {reason}" if reason else str(code))
 
-    @property
-    def status(self) -> int:
-        return _WORDING[self.code][0]
-
 
 def status_of(code: Code) -> int:
     """The HTTP status that goes with a code."""

@@ -7,7 +7,7 @@ from policies.snapshot import Snapshot
 
 
 class SnapshotHolder:
-    """Holds the active snapshot; a reload swaps it in one assignment and keeps nothing."""
+    """Holds the active snapshot, if there is one."""
 
     __slots__ = ("_current",)
 
@@ -24,7 +24,3 @@ class SnapshotHolder:
         if self._current is None:
             raise Refusal(Code.POLICY_UNAVAILABLE, "no snapshot")
         return self._current
-
-    def swap(self, snapshot: Snapshot) -> None:
-        """Put another snapshot in force. Requests under way keep the one they pinned."""
-        self._current = snapshot

@@ -60,7 +60,6 @@ class Admitted:
     host: bytes
     client: str
     scheme: str
-    http_version: str
     request_id: str
     trace: TraceContext
     ends_at: float
@@ -149,7 +148,6 @@ def admit(
         host=hosts[0],
         client=client[0] if client else "",
         scheme=scope.get("scheme", "http"),
-        http_version=scope.get("http_version", "1.1"),
         request_id=request_id,
         trace=trace,
         ends_at=ends_at,

@@ -19,8 +19,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-SCHEMA_VERSION: Final = "1"
-
 Address = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,63}$")]
 

@@ -1,19 +1,16 @@
 """Retrieval as an upstream: the gateway asks it over a wire, also inside one process.
 
-So the guard inspects what really crossed the door, and splitting retrieval off is another
-address and no other code.
+So the guard inspects what really crossed the door, as bytes that were read by the contract.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
 from gateway.errors import GatewayError
-from gateway.relay.pool import Pool
-from gateway.relay.upstream import UpstreamError, UpstreamRequest
 from retrieval.contract import Answer, Ask
 
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -69,45 +66,6 @@ class InProcessRetrieval:
         except Exception as error:
             raise RetrievalFault(f"retrieval raised {type(error).__name__}") from error
         return _answer(bytes(pieces))
-
-
-class PooledRetrieval:
-    """Retrieval behind a socket. ``key`` is the secret that both sides share."""
-
-    def __init__(self, pool: Pool, *, key: str) -> None:
-        self._pool = pool
-        self._key = key.encode("ascii")
-
-    async def ask(self, ask: Ask) -> Answer:
-        body = ask.model_dump_json().encode()
-
-        async def pieces() -> AsyncIterator[bytes]:
-            yield body
-
-        request = UpstreamRequest(
-            method="POST",
-            target=b"/ask",
-            headers=(
-                (b"host", self._pool.address.authority),
-                (b"content-type", b"application/json"),
-                (b"x-retrieval-key", self._key),
-            ),
-            body=pieces(),
-            body_bytes=len(body),
-        )
-        whole = bytearray()
-        try:
-            response = await self._pool.request(request)
-            try:
-                async for piece in response:
-                    whole += piece
-                    if len(whole) > ANSWER_BYTES_MAX:
-                        raise RetrievalFault("the answer is too large")
-            finally:
-                await response.aclose()
-        except UpstreamError as error:
-            raise RetrievalFault(str(error)) from error
-        return _answer(bytes(whole))
 
 
 def _scope(length: int) -> dict[str, Any]:
