@@ -37,7 +37,7 @@ from gateway.relay.hop import Hop
 from gateway.relay.stream import WRITE_STALL_S, Truncated, collect, relay_body
 from gateway.relay.upstream import CallerGone, UpstreamError
 from gateway.relay.watch import CallerWatch
-from gateway.stations import Granted, Inspected
+from gateway.stations import Admitted, Granted, Inspected
 from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
 from policies.bindings import RouteMode
@@ -158,7 +158,7 @@ class DataPlane:
             frames = "".join(traceback.format_tb(error.__traceback__))
             name = type(error).__name__
             _LOG.error("request %s failed: %s\n%s", visit.request_id, name, frames)
-            await writer.refuse(Refusal(Code.INTERNAL, type(error).__name__))
+            await writer.refuse(Refusal(Code.INTERNAL, name))
         finally:
             self.sink.record(visit.record(body))
 
@@ -192,17 +192,15 @@ class DataPlane:
             await writer.publish(self.keys.jwks())
             return
         try:
-            granted = await self._decided(admitted, visit, body)
-            inspected = await self._inspected(granted, visit, body, receive)
+            inspected = await self._inspected(admitted, visit, body, receive)
         except PolicyMoved:
             try:
-                granted = await self._decided(admitted, visit, body)
-                inspected = await self._inspected(granted, visit, body, receive)
+                inspected = await self._inspected(admitted, visit, body, receive)
             except PolicyMoved:
                 raise Refusal(Code.POLICY_CHANGED, "twice in one request") from None
         await writer.write(inspected)
 
-    async def _decided(self, admitted: stations.Admitted, visit: Visit, body: Body) -> Granted:
+    async def _decided(self, admitted: Admitted, visit: Visit, body: Body) -> Granted:
         """Stations 2 to 5, under the snapshot that is in force now."""
         snapshot = self.snapshots.current
         visit.digest = snapshot.digest
@@ -223,9 +221,10 @@ class DataPlane:
         return granted
 
     async def _inspected(
-        self, granted: Granted, visit: Visit, body: Body, receive: Receive
+        self, admitted: Admitted, visit: Visit, body: Body, receive: Receive
     ) -> Inspected:
-        """Stations 6 and 7."""
+        """Stations 2 to 7. Raises: PolicyMoved when they have to be walked anew."""
+        granted = await self._decided(admitted, visit, body)
         matched = granted.placed.identified.matched
         if matched.route.mode is RouteMode.GUARD:
             left_s = max(0.001, matched.admitted.ends_at - time.monotonic())
@@ -292,11 +291,7 @@ class _Writer:
         if self._visit.sent:
             await self.abort()
             return
-        headers = [
-            (b"content-type", PROBLEM_JSON),
-            *PRIVATE,
-            *refusal.headers,
-        ]
+        headers = [(b"content-type", PROBLEM_JSON), *PRIVATE, *refusal.headers]
         document = problem_body(refusal.code, self._visit.request_id)
         await self._whole(status_of(refusal.code), headers, document)
 
