@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import psycopg
 from pydantic import SecretStr
@@ -42,24 +44,46 @@ def store_settings(settings: Settings, stores: Stores) -> StoreSettings:
     )
 
 
-def prepare(stores: Stores, snapshot: Snapshot, *, activated_by: str = "gateway") -> None:
+def prepare(stores: Stores, snapshot: Snapshot) -> None:
     """Bring the database to this version and make it enforce ``snapshot``; then prove it.
 
     Raises: CannotStart.
     """
+    with _policy_login(stores, snapshot) as connection:
+        activate(connection, snapshot, activated_by="gateway")
+        try:
+            assert_enforced(stores.database_url, snapshot)
+        except NotEnforced as error:
+            remedy = "restore it from the migrations; nothing is served until then"
+            raise CannotStart("not_enforced", "; ".join(error.reasons), remedy) from error
+
+
+def prepare_if_new(stores: Stores, snapshot: Snapshot) -> None:
+    """Bring the database to this version, and activate ``snapshot`` if none is active.
+
+    For commands: one that only writes data must not change the policy of a running gateway.
+    Raises: CannotStart.
+    """
+    with _policy_login(stores, snapshot) as connection:
+        if connection.execute("select 1 from gate.active_revision").fetchone() is None:
+            activate(connection, snapshot, activated_by="gateway")
+
+
+@contextmanager
+def _policy_login(stores: Stores, snapshot: Snapshot) -> Iterator[psycopg.Connection[Any]]:
+    """A session that may activate policies, in a database of this version.
+
+    Raises: CannotStart, also for what the database says inside the block.
+    """
     try:
         migrate(stores.database_url, stores.database_secret, snapshot)
         with psycopg.connect(station_dsn(stores, POLICY), autocommit=True) as connection:
-            activate(connection, snapshot, activated_by=activated_by)
-        assert_enforced(stores.database_url, snapshot)
+            yield connection
     except psycopg.OperationalError as error:
         raise no_database(first_line(error)) from error
     except (MigrationRefused, ActivationRefused, psycopg.Error) as error:
         remedy = "compare the database with this version's migrations and policy"
         raise CannotStart("database_unfit", first_line(error), remedy) from error
-    except NotEnforced as error:
-        remedy = "restore it from the migrations; nothing is served until then"
-        raise CannotStart("not_enforced", "; ".join(error.reasons), remedy) from error
 
 
 async def enforcement(stores: Stores, snapshot: Snapshot) -> str:
@@ -75,21 +99,3 @@ async def enforcement(stores: Stores, snapshot: Snapshot) -> str:
     except psycopg.Error:
         return "database_unavailable"
     return OK
-
-
-def prepare_if_new(stores: Stores, snapshot: Snapshot) -> None:
-    """Bring the database to this version, and activate ``snapshot`` if none is active.
-
-    For commands: one that only writes data must not change the policy of a running gateway.
-    Raises: CannotStart.
-    """
-    try:
-        migrate(stores.database_url, stores.database_secret, snapshot)
-        with psycopg.connect(station_dsn(stores, POLICY), autocommit=True) as connection:
-            if connection.execute("select 1 from gate.active_revision").fetchone() is None:
-                activate(connection, snapshot, activated_by="gateway")
-    except psycopg.OperationalError as error:
-        raise no_database(first_line(error)) from error
-    except (MigrationRefused, ActivationRefused, psycopg.Error) as error:
-        remedy = "compare the database with this version's migrations and policy"
-        raise CannotStart("database_unfit", first_line(error), remedy) from error
