@@ -159,14 +159,3 @@ class Journal(Protocol):
         Raises: JournalUnavailable; then nothing of the response may leave.
         """
         ...
-
-
-class MemoryJournal:
-    """A journal for tests of other rooms: keeps the events of this process in order."""
-
-    def __init__(self) -> None:
-        self.events: list[SecurityEvent] = []
-
-    async def record(self, event: SecurityEvent) -> None:
-        if all(event.event_id != kept.event_id for kept in self.events):
-            self.events.append(event)

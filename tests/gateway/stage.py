@@ -25,7 +25,7 @@ from gateway.egress.guard import Guard
 from gateway.egress.registry import Content, Key, Label, Registered, RegistryUnavailable
 from gateway.holder import SnapshotHolder
 from gateway.ingress.limits import Limits
-from gateway.journal.event import JournalUnavailable, MemoryJournal, SecurityEvent
+from gateway.journal.event import JournalUnavailable, SecurityEvent
 from gateway.relay.hop import Hop, Target
 from gateway.relay.pool import Address, Pool
 from gateway.relay.retrieval import InProcessRetrieval
@@ -36,6 +36,7 @@ from gateway.telemetry.trace import TraceContext, begin
 from policies.snapshot import Snapshot
 from retrieval.contract import Answer, Ask
 from tests.gateway import answers
+from tests.gateway.journal.made import MemoryJournal
 from tests.gateway.tokens import Issuers
 
 T = TypeVar("T")

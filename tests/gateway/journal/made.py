@@ -33,6 +33,17 @@ def event(
     return SecurityEvent.about([(uuid4(), 7)] if units is None else units, kind=kind, **given)
 
 
+class MemoryJournal:
+    """A journal that keeps the events of this process in order, each once."""
+
+    def __init__(self) -> None:
+        self.events: list[SecurityEvent] = []
+
+    async def record(self, event: SecurityEvent) -> None:
+        if all(event.event_id != kept.event_id for kept in self.events):
+            self.events.append(event)
+
+
 async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 20.0) -> None:
     """Return once ``condition`` holds; fail when it does not within the bound."""
     async with asyncio.timeout(within_s):

@@ -14,9 +14,8 @@ from gateway.journal.event import (
     EventKind,
     InvalidEvent,
     JournalError,
-    MemoryJournal,
 )
-from tests.gateway.journal.made import event, until
+from tests.gateway.journal.made import MemoryJournal, event, until
 
 
 @given(st.dictionaries(st.uuids(), st.integers(-1, 10_799), min_size=1, max_size=200))

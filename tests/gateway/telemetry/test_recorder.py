@@ -17,14 +17,14 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gateway.journal.event import EventKind, JournalUnavailable, MemoryJournal, SecurityEvent
+from gateway.journal.event import EventKind, JournalUnavailable, SecurityEvent
 from gateway.settings import TelemetrySettings
 from gateway.telemetry.access_log import line
 from gateway.telemetry.fields import EVENT, REQUEST, STATION, checked
 from gateway.telemetry.providers import Telemetry, open_telemetry
 from gateway.telemetry.recorder import NotingJournal
 from gateway.telemetry.trace import PeerTrace, TraceContext
-from tests.gateway.journal.made import event
+from tests.gateway.journal.made import MemoryJournal, event
 from tests.gateway.telemetry.made import SAMPLED, TRACE, request
 
 
