@@ -47,7 +47,7 @@ from retrieval.settings import K_DEFAULT, ServiceSettings
 from retrieval.stores.ports import TruthReader
 from retrieval.stores.postgres import PostgresTruth
 from retrieval.telemetry import Phase, Timings
-from retrieval.threads.rank import Candidate, as_resolved, chosen, standings
+from retrieval.threads.rank import Candidate, chosen, standings
 from retrieval.threads.resolve import by_reference, resolve
 from retrieval.vectors import VectorSide, VectorState
 
@@ -183,9 +183,7 @@ class Retrieval:
             return await self._from_threads(call, resolution.candidates, k=request.k)
         with call.timings.phase(Phase.RANK):
             standing = await standings(call.reader, resolution.candidates, exclude=call.exclude)
-        reason = fallback_reason(
-            [as_resolved(one) for one in standing], raw_requested=False, score_min=0.0
-        )
+        reason = fallback_reason([one.status for one in standing])
         if reason is not None:
             return await self._from_vectors(call, request, reason)
         return await self._from_threads(call, chosen(standing, settings), k=request.k)

@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-from retrieval.fallback import trigger
-
 
 class Status(StrEnum):
     """Verdicts in rising order of severity. Source: seed section 4.3."""
@@ -31,8 +29,9 @@ class Status(StrEnum):
     STALE = "stale"
 
 
-WEAK: Final = frozenset(map(Status, trigger.WEAK))
-"""Verdicts with which a thread is not a basis for an answer (seed 4.7, ``weak_thread``)."""
+WEAK: Final = frozenset({Status.STALE, Status.OVERBROAD, Status.TOO_NARROW, Status.NOISY_RETRIEVAL})
+"""Verdicts with which a thread alone is not a basis for an answer (seed 4.7, ``weak_thread``).
+``UNKNOWN`` is none of them: absence of a verdict says nothing against a thread."""
 
 _SEVERITY: Final = {status: rank for rank, status in enumerate(Status)}
 

@@ -16,7 +16,6 @@ from typing import Final
 from uuid import UUID
 
 from retrieval.contract import Signal
-from retrieval.fallback.trigger import Resolved
 from retrieval.pack.order import AUTHORITY_ORDER
 from retrieval.settings import ResolutionSettings
 from retrieval.stores.ports import TruthReader
@@ -46,6 +45,11 @@ class Standing:
     last_activity: datetime | None
     stages: int
     empty: bool
+
+    @property
+    def status(self) -> Status:
+        """The verdict, for this caller: a thread that holds nothing for it is too narrow."""
+        return Status.TOO_NARROW if self.empty else self.verdict.status
 
     @property
     def worth(self) -> float:
@@ -82,16 +86,6 @@ async def standings(
             )
         )
     return found
-
-
-def as_resolved(standing: Standing) -> Resolved:
-    """A keyword candidate as the fallback's trigger judges it.
-
-    A thread that holds nothing which this caller may read is too narrow for it. The threshold
-    was applied to coverage, when the thread became a candidate.
-    """
-    health = Status.TOO_NARROW if standing.empty else standing.verdict.status
-    return Resolved(score=standing.candidate.score, health=health.value, explicit=False)
 
 
 def chosen(standings: Sequence[Standing], settings: ResolutionSettings) -> list[Candidate]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.fallback.fusion import Fusion, min_max, reciprocal_rank
-from retrieval.fallback.trigger import Resolved, fallback_reason
+from retrieval.fallback.trigger import fallback_reason
+from retrieval.threads.health import Status
 
 SCORES = st.dictionaries(
     st.integers(1, 12).map(lambda number: UUID(int=number)), st.floats(-1, 50), max_size=12
@@ -54,38 +55,19 @@ def test_best_on_both_sides_is_first() -> None:
     assert min_max({a: 0.1, b: 0.9}, {b: 7.0, c: 2.0}, 0.5)[0] == (b, 1.0)
 
 
-STRONG, FAINT = 0.9, 0.1
-
-
 @pytest.mark.parametrize(
-    ("threads", "raw", "reason"),
+    ("threads", "reason"),
     [
-        ([], False, "missing_thread"),
-        ([Resolved(FAINT, "healthy", explicit=False)], False, "missing_thread"),
-        ([Resolved(FAINT, "healthy", explicit=True)], False, None),
-        ([Resolved(STRONG, "healthy", explicit=False)], False, None),
-        ([Resolved(STRONG, "unknown", explicit=False)], False, None),
-        ([Resolved(STRONG, "stale", explicit=False)], False, "weak_thread"),
-        ([Resolved(STRONG, "stale", explicit=True)], False, None),
-        (
-            [
-                Resolved(STRONG, "overbroad", explicit=False),
-                Resolved(FAINT, "healthy", explicit=False),
-            ],
-            False,
-            "weak_thread",
-        ),
-        (
-            [
-                Resolved(STRONG, "overbroad", explicit=False),
-                Resolved(STRONG, "healthy", explicit=False),
-            ],
-            False,
-            None,
-        ),
-        ([Resolved(STRONG, "healthy", explicit=True)], True, "raw_requested"),
+        ([], "missing_thread"),
+        ([Status.HEALTHY], None),
+        ([Status.UNKNOWN], None),
+        ([Status.STALE], "weak_thread"),
+        ([Status.OVERBROAD, Status.TOO_NARROW, Status.NOISY_RETRIEVAL], "weak_thread"),
+        ([Status.OVERBROAD, Status.HEALTHY], None),
     ],
 )
-def test_fallback_has_three_reasons(threads: list[Resolved], raw: bool, reason: str | None) -> None:
-    """Mandated by seed 4.7."""
-    assert fallback_reason(threads, raw_requested=raw, score_min=0.5) == reason
+def test_the_vector_path_is_for_missing_and_for_weak_threads(
+    threads: list[Status], reason: str | None
+) -> None:
+    """Mandated by seed 4.7; the third reason, and threads that are named, are the service's."""
+    assert fallback_reason(threads) == reason

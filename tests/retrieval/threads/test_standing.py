@@ -15,7 +15,7 @@ from retrieval.contract import Signal
 from retrieval.settings import ResolutionSettings
 from retrieval.stores.rows import Facets, ThreadRow
 from retrieval.threads.health import Status, Verdict, combine
-from retrieval.threads.rank import Candidate, Standing, as_resolved, chosen
+from retrieval.threads.rank import Candidate, Standing, chosen
 from retrieval.threads.resolve import references_in
 
 UUID_TEXT = "6e433b91-601b-52bf-8741-8cc35f781b3e"
@@ -128,5 +128,5 @@ def test_the_choice_does_not_depend_on_the_order_of_candidates(
 
 def test_a_thread_without_anything_readable_is_too_narrow() -> None:
     """For the fallback's trigger it counts as weak, whatever its verdict says."""
-    assert as_resolved(_standing(1, 0.9, status=Status.HEALTHY, empty=True)).health == "too_narrow"
-    assert as_resolved(_standing(1, 0.9, status=Status.HEALTHY)).health == "healthy"
+    assert _standing(1, 0.9, status=Status.HEALTHY, empty=True).status == "too_narrow"
+    assert _standing(1, 0.9, status=Status.HEALTHY).status == "healthy"
