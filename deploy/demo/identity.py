@@ -19,6 +19,7 @@ import ipaddress
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
@@ -48,11 +49,9 @@ def check_loopback(host: str) -> str:
 
     Raises NotLoopback for anything else, names included: a name may point elsewhere tomorrow.
     """
-    try:
+    with suppress(ValueError):  # a name is no address
         if ipaddress.ip_address(host).is_loopback:
             return host
-    except ValueError:
-        pass
     raise NotLoopback(
         f"`{host}` is not a loopback address; the development identity provider hands out"
         " tokens for invented people and must never be reached from elsewhere: use 127.0.0.1"

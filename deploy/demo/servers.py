@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -62,15 +61,7 @@ class Servers(AbstractContextManager["Servers"]):
         thread.start()
         self._running.append((server, thread))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         for server, _ in self._running:
             server.should_exit = True
         for _, thread in self._running:
