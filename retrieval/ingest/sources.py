@@ -5,6 +5,8 @@ Laws
     * JSON and front matter are read strictly: no doubled names, no NaN, no anchors, no text
       that turns into something else.
     * The order is fixed (files by name, lines as they stand): a checkpoint counts records.
+    * Only regular files below the folder are read. Links are not followed, nothing that waits for
+      a writer is opened; what carries the name of a source and is none is told by its name.
 
 A source is named by its last part, never by the path of the machine.
 """
@@ -17,11 +19,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from policies.faults import Faults
 from policies.yamltree import Node, parse
 from retrieval.ingest.errors import IngestRefused
+from retrieval.ingest.files import SUFFIXES, Entry, entries_of
 from retrieval.ingest.report import printable
 
 LINE_BYTES: Final = 16 * 1024 * 1024
@@ -47,16 +50,23 @@ class Raw:
 class Source:
     """A file or folder, looked through once: how many records, and the digest of its bytes."""
 
-    path: Path
     name: str
-    files: tuple[Path, ...]
+    entries: tuple[Entry, ...]
     total: int
     digest: str
 
     def __iter__(self) -> Iterator[Raw]:
-        for file in self.files:
-            label = self.name if file == self.path else file.relative_to(self.path).as_posix()
-            yield from _markdown(file, label) if file.suffix == ".md" else _lines(file, label)
+        for entry in self.entries:
+            label = str(entry.below) if entry.below.parts else self.name
+            if entry.fault:
+                yield Raw(label, {}, fault=entry.fault)
+                continue
+            read = _markdown if entry.is_markdown else _lines
+            try:
+                with entry.open() as stream:
+                    yield from read(stream, label)
+            except OSError as error:
+                yield Raw(label, {}, fault=f"the file cannot be read any more ({error.strerror})")
 
 
 def open_source(path: Path) -> Source:
@@ -67,12 +77,12 @@ def open_source(path: Path) -> Source:
     """
     if not path.exists():
         raise IngestRefused("source_absent", f"there is no `{path}`", "name an existing path")
-    files = (
-        tuple(sorted(file for kind in ("*.md", "*.jsonl") for file in path.rglob(kind)))
-        if path.is_dir()
-        else (path,)
-    )
-    if not files or any(file.suffix not in (".md", ".jsonl") for file in files):
+    root = path.resolve()  # whoever names a link means what it leads to
+    try:
+        entries = entries_of(root)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not entries or (root.is_file() and root.suffix not in SUFFIXES):
         raise IngestRefused(
             "source_empty",
             f"`{path}` holds no `.jsonl` and no `.md` file",
@@ -80,28 +90,35 @@ def open_source(path: Path) -> Source:
         )
     total, digest = 0, hashlib.sha256()
     try:
-        for file in files:
-            digest.update(f"{file.relative_to(path.parent)}\n".encode("utf-8", "surrogateescape"))
-            with file.open("rb") as stream:
+        for entry in entries:
+            said = f"{root.name}/{entry.below} {entry.fault}\n"
+            digest.update(said.encode("utf-8", "surrogateescape"))
+            if entry.fault:
+                total += 1
+                continue
+            with entry.open() as stream:
                 for line in stream:
                     digest.update(line)
-                    total += file.suffix != ".md" and bool(line.strip())
-            total += file.suffix == ".md"
+                    total += not entry.is_markdown and bool(line.strip())
+            total += entry.is_markdown
     except OSError as error:
-        raise IngestRefused(
-            "source_unreadable", f"`{path}` cannot be read ({error.strerror})", "make it readable"
-        ) from error
-    return Source(path, printable(path.resolve().name), files, total, digest.hexdigest())
+        raise _unreadable(path, error) from error
+    return Source(printable(root.name), entries, total, digest.hexdigest())
+
+
+def _unreadable(path: Path, error: OSError) -> IngestRefused:
+    return IngestRefused(
+        "source_unreadable", f"`{path}` cannot be read ({error.strerror})", "make it readable"
+    )
 
 
 # --- JSON lines ---------------------------------------------------------------------------
 
 
-def _lines(file: Path, label: str) -> Iterator[Raw]:
-    with file.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            if line.strip():
-                yield _line(line, f"{label}:{number}")
+def _lines(stream: BinaryIO, label: str) -> Iterator[Raw]:
+    for number, line in enumerate(stream, start=1):
+        if line.strip():
+            yield _line(line, f"{label}:{number}")
 
 
 def _line(line: bytes, place: str) -> Raw:
@@ -142,10 +159,10 @@ def _no_constant(name: str) -> Any:
 # --- Markdown with front matter -----------------------------------------------------------
 
 
-def _markdown(file: Path, label: str) -> Iterator[Raw]:
+def _markdown(stream: BinaryIO, label: str) -> Iterator[Raw]:
     place = f"{label}:1"
     try:
-        text = file.read_bytes().decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+        text = stream.read().decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError:
         yield Raw(place, {}, fault="the file is not UTF-8")
         return
