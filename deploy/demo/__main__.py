@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from deploy.demo import tour
+from deploy.demo.claims import QUESTION
 from deploy.demo.people import CLIENTS, Realm
 from deploy.demo.portals.app import PORTALS
 from deploy.demo.stage import IndexLate, Stage, staged
@@ -116,7 +117,7 @@ def _hints(out: Console, stage: Stage) -> None:
     command = Path(os.path.relpath(Path(sys.executable).parent / "gateway"))
     lines = [
         *(
-            f'{command} query "{tour.QUESTION}" --as {name}{config}'
+            f'{command} query "{QUESTION}" --as {name}{config}'
             for name in ("customer", "partner", "employee", "agent-incident")
         ),
         f"{command} events{config}",
@@ -126,7 +127,12 @@ def _hints(out: Console, stage: Stage) -> None:
     for line in lines:
         out.print(f"  {escape(line)}")
     out.print(f"people: {names}")
-    out.print(f"a portal, without a credential: {stage.gateway.url}{PORTALS[0].path}")
+    portal = f"{stage.gateway.url}{PORTALS[0].path}"
+    out.print(f"a portal, without a credential: {portal}")
+    token = f"$({command} token --as customer{config})"
+    out.print(
+        f"""  with one: curl -H "Authorization: Bearer {token}" '{portal}?q=refund+webhook'"""
+    )
     out.print(f"traces, one JSON line per request: {escape(str(stage.trace_file))}")
     out.print("  or set OTEL_EXPORTER_OTLP_ENDPOINT before `make demo` to send them to a collector")
 

@@ -24,11 +24,11 @@ def settings_of(config: Path | None) -> Settings:
     return load(config, os.environ)
 
 
-def policy_of(settings: Settings) -> Snapshot:
+def policy_of(settings: Settings, overlay: Path | None = None) -> Snapshot:
     """The compiled and proven policy. Raises: Failure with every fault, exit code 3."""
     folder = settings.policy or DEFAULT_FOLDER
     try:
-        return load_policy(folder)
+        return load_policy(folder, overlay)
     except PolicyError as error:
         raise of_policy(error, folder) from error
 

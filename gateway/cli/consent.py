@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -75,11 +76,14 @@ def grant(
     sub: SubOption = None,
     unit: Annotated[str | None, typer.Option("--unit", help="A unit's id or address.")] = None,
     thread: Annotated[str | None, typer.Option("--thread", help="A thread's, instead.")] = None,
+    overlay: Annotated[
+        Path | None, typer.Option("--overlay", metavar="DIR", help="Laid over the policy folder.")
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Give a consent, if the policy lets this role give it."""
+    """Give a consent, if the policy in force lets this role give it."""
     settings = settings_of(config)
-    snapshot = policy_of(settings)
+    snapshot = policy_of(settings, overlay)
     if (unit is None) == (thread is None):
         raise _usage("name one of --unit and --thread")
     lasting = _lasting(ttl)
@@ -94,6 +98,7 @@ def grant(
         object_id = _object(registry, table, unit or thread or "")
     target = (object_id, None) if unit is not None else (None, object_id)
     with _database(settings, "gw_policy") as connection:
+        _in_force(connection, snapshot)
         row = connection.execute(_GRANT, [receiver, purpose, *target, approver, lasting]).fetchone()
     if row is None:
         raise of_database(RuntimeError("no row came back"))
@@ -174,6 +179,19 @@ def _subject(snapshot: Snapshot, given: str | None, issuer: str | None, sub: str
         names = ", ".join(f"`{alias}`" for alias in sorted(urls)) or "none"
         raise _usage(f"the policy has no issuer `{issuer}`; it has {names}")
     return subject_id(urls[issuer], sub)
+
+
+def _in_force(connection: Connection, snapshot: Snapshot) -> None:
+    """Refuse when another policy is in force than the one that was read here.
+
+    It may let others consent, and other issuers give a subject another id: the consent would
+    be said to be granted and open nothing. Raises: Failure.
+    """
+    row = connection.execute("select digest from gate.active_revision").fetchone()
+    if row is not None and row[0] != snapshot.digest:
+        reason = f"the policy in force is {row[0][:12]}, the one read here {snapshot.digest[:12]}"
+        remedy = "give --config and --overlay of the running gateway, or start it anew"
+        raise Failure(Exit.REFUSED, "policy_differs", reason, remedy)
 
 
 def _object(connection: Connection, table: str, reference: str) -> UUID:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -14,6 +16,7 @@ from deploy.demo import kept
 from deploy.demo.identity import TOKEN_AUDIENCE, Directory, NotLoopback, application, check_loopback
 from deploy.demo.people import CLIENTS, Client, Realm
 from deploy.demo.servers import Servers, listen, port_of
+from tests.gateway.cli.made import gateway
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +45,24 @@ def browser(running: tuple[Directory, str]) -> Iterator[httpx.Client]:
 
 def form(client: Client, secret: str, grant: str = "client_credentials") -> dict[str, str]:
     return {"grant_type": grant, "client_id": client.name, "client_secret": secret}
+
+
+def test_the_command_line_gets_a_token_for_a_named_identity(
+    browser: httpx.Client, directory: Directory, tmp_path: Path
+) -> None:
+    """`gateway token --as NAME` prints one token of the provider and nothing else."""
+    client = CLIENTS[0]
+    file = tmp_path / "identities.json"
+    entry = {
+        "token_url": directory.token_url(client.realm),
+        "client_id": client.name,
+        "client_secret": directory.secret(client.name),
+    }
+    file.write_text(json.dumps({client.name: entry}))
+    ended = gateway("token", "--as", client.name, "--identities", str(file))
+    assert (ended.code, ended.lines) == (0, [])
+    keys = KeySet.import_key_set(browser.get(f"/{client.realm}/jwks").json())
+    assert jwt.decode(ended.out.strip(), keys, algorithms=["ES256"]).claims["sub"] == client.name
 
 
 def granted(browser: httpx.Client, directory: Directory, client: Client) -> str:
