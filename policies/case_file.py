@@ -27,12 +27,13 @@ class Ask(StrEnum):
     CONSENT = "consent"
 
 
-_WORDS: Final[Mapping[Ask, tuple[str, ...]]] = {
+WORDS: Final[Mapping[Ask, tuple[str, ...]]] = {
     Ask.PLACE: ("issuer", "claims"),
     Ask.PLACE_AGENT: ("roles", "task", "tool"),
     Ask.ROUTE: ("audience", "route", "method"),
     Ask.CONSENT: ("audience", "purpose", "approver", "ttl"),
 }
+"""What every question names, no more and no less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class _Cases:
         )
 
     def request(self, node: Node) -> Request:
-        every = {word for words in _WORDS.values() for word in words}
+        every = {word for words in WORDS.values() for word in words}
         fields = dict(
             self.reader.fields(
                 node, required=("name", "decide", "expect"), optional=tuple(sorted(every))
@@ -183,9 +184,9 @@ class _Cases:
         )
         ask = Ask(self.reader.word(fields["decide"], "decision", tuple(Ask)) or Ask.ROUTE)
         for word in every & set(fields):
-            if word not in _WORDS[ask]:
-                self.reader.faults.unknown(fields[word].place, "key", word, _WORDS[ask])
-        for word in _WORDS[ask]:
+            if word not in WORDS[ask]:
+                self.reader.faults.unknown(fields[word].place, "key", word, WORDS[ask])
+        for word in WORDS[ask]:
             if word not in fields:
                 self.reader.faults.add(
                     node.place, "missing_key", f"`{word}` is missing", "write it out"
@@ -202,7 +203,7 @@ class _Cases:
             claims["roles"] = frozenset(self.reader.texts(fields["roles"], "role", ANY))
         words = {
             word: self.reader.text(fields[word], word, ANY)
-            for word in _WORDS[ask]
+            for word in WORDS[ask]
             if word in fields and word not in ("claims", "roles")
         }
         self._known_words(fields)

@@ -131,19 +131,24 @@ def _issuer() -> Schema:
 
 
 def _route() -> Schema:
-    return _fields(
-        {
-            "path": {"type": "string", "pattern": "^/"},
-            "methods": _list(_word(route_file.METHODS), least=1),
-            "mode": _word(RouteMode),
-        },
-        {
-            "upstream": _text(upstream_file.NAME),
-            "operation": _word(route_file.OPERATIONS),
-            "tool": _text(words.VALUE),
-            "anonymous": _text(words.VALUE),
-        },
-    )
+    def mode(modes: Iterable[RouteMode], key: str, behind: Schema) -> Schema:
+        return _fields(
+            {
+                "path": {"type": "string", "pattern": "^/"},
+                "methods": _list(_word(route_file.METHODS), least=1),
+                "mode": _word(modes),
+                key: behind,
+            },
+            {"tool": _text(words.VALUE), "anonymous": _text(words.VALUE)},
+        )
+
+    relayed = [one for one in RouteMode if one is not RouteMode.GUARD]
+    return {
+        "anyOf": [
+            mode([RouteMode.GUARD], "operation", _word(route_file.OPERATIONS)),
+            mode(relayed, "upstream", _text(upstream_file.NAME)),
+        ]
+    }
 
 
 def _upstream() -> Schema:
@@ -228,12 +233,20 @@ def _cases() -> Schema:
         },
         {"consent": consents},
     )
-    claims = {"claims": _map(case_file.UNIT, _list(any_text)), "roles": _list(any_text)}
-    asked = ("issuer", "task", "tool", "audience", "route", "method", "purpose", "approver", "ttl")
-    request = _fields(
-        {"name": _text(case_file.NAME), "decide": _word(case_file.Ask), "expect": any_text},
-        {**claims, **_each(asked, any_text)},
-    )
+    named = {"claims": _map(case_file.UNIT, _list(any_text)), "roles": _list(any_text)}
+    head = {"name": _text(case_file.NAME), "expect": any_text}
+    request = {
+        "anyOf": [
+            _fields(
+                {
+                    **head,
+                    "decide": {"const": ask.value},
+                    **{key: named.get(key, any_text) for key in asked},
+                }
+            )
+            for ask, asked in case_file.WORDS.items()
+        ]
+    }
     box = _fields(
         {}, {"profile": _list(profile), "consent": consents, **_each(FACETS, _list(value))}
     ) | {"minProperties": 1}
