@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from deploy.demo import tour
+from deploy.demo.claims import QUESTION
 from deploy.demo.people import CLIENTS, Realm
 from deploy.demo.portals.app import PORTALS
 from deploy.demo.stage import IndexLate, Stage, staged
@@ -116,7 +117,7 @@ def _hints(out: Console, stage: Stage) -> None:
     command = Path(os.path.relpath(Path(sys.executable).parent / "gateway"))
     lines = [
         *(
-            f'{command} query "{tour.QUESTION}" --as {name}{config}'
+            f'{command} query "{QUESTION}" --as {name}{config}'
             for name in ("customer", "partner", "employee", "agent-incident")
         ),
         f"{command} events{config}",

@@ -9,8 +9,8 @@ from typing import Final
 
 from rich.table import Table
 
+from deploy.demo.claims import QUESTION, Tour
 from deploy.demo.expected import READERS, Document, allowed, titles
-from deploy.demo.tour import QUESTION, Tour
 from deploy.demo.voice import addresses, gap_titles, thread_titles
 
 THREAD: Final = "Refund webhooks"

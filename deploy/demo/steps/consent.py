@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from deploy.demo.claims import Tour
 from deploy.demo.people import client
-from deploy.demo.tour import Tour
 from gateway.authn.claims import subject_id
 
 NOTICE: Final = "reader-recall.safety-notice"

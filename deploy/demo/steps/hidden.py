@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.demo.tour import Tour, normalised
+from deploy.demo.claims import Tour, normalised
 
 ABSENT = "refund-webhooks.no-such-unit"
 CASES = (

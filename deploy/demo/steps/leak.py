@@ -13,7 +13,7 @@ from uuid import UUID
 
 import httpx
 
-from deploy.demo.tour import Tour, normalised
+from deploy.demo.claims import Tour, normalised
 from deploy.demo.voice import addresses
 from gateway.compose.database import store_settings
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 
+from deploy.demo.claims import QUESTION, Tour, normalised
 from deploy.demo.expected import allowed
-from deploy.demo.tour import QUESTION, Tour, normalised
 from deploy.demo.voice import addresses
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from html import unescape
 from typing import Final
 
+from deploy.demo.claims import QUESTION, Tour
 from deploy.demo.expected import allowed
 from deploy.demo.portals.app import PORTALS
 from deploy.demo.servers import HOST
-from deploy.demo.tour import QUESTION, Tour
 
 WANTED: Final[Mapping[str, tuple[str, str]]] = {
     "customer-portal": ("customer", "refund-webhooks.faq"),

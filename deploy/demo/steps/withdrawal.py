@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from deploy.demo.tour import QUESTION, Tour
+from deploy.demo.claims import QUESTION, Tour
 from deploy.demo.voice import addresses
 
 UNIT: Final = "refund-webhooks.faq"
