@@ -77,7 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # --- time ---------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # theirs
         super().connection_made(transport)
         self._arm()
 

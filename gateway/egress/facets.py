@@ -52,7 +52,7 @@ class FacetFilter:
     def kept(self, document: Json) -> Json:
         """The document less everything that may not stay; None when nothing may."""
         kept = self._outside(document, element=False)
-        return None if kept is _NOTHING else kept  # type: ignore[return-value]
+        return None if kept is _NOTHING else kept  # type: ignore[return-value]  # Json, or _NOTHING
 
     def _outside(self, node: Json, *, element: bool) -> object:
         if isinstance(node, dict):

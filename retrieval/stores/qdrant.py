@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -276,11 +276,12 @@ class QdrantIndex:
         offset: Any = None
         while True:
             page, offset = await self._call(
-                lambda at=offset: self._client.scroll(  # type: ignore[misc]
+                partial(
+                    self._client.scroll,
                     self.collection,
                     scroll_filter=chosen,
                     limit=wanted or _PAGE,
-                    offset=at,
+                    offset=offset,
                     with_payload=True,
                     with_vectors=False,
                 )

@@ -10,6 +10,7 @@ import html
 import time
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
+from typing import Any
 
 import httpx
 import pytest
@@ -78,7 +79,7 @@ def portal(keys: OwnKeys) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def sign(keys: OwnKeys) -> Sign:
     def made(**other: object) -> str:
-        fields = {
+        fields: dict[str, Any] = {
             "gateway_id": GATEWAY_ID,
             "token_audience": PORTAL.token_audience,
             "subject_id": "s.1",
@@ -90,7 +91,7 @@ def sign(keys: OwnKeys) -> Sign:
             "path": PORTAL.path,
             "now": time.time(),
         }
-        return assertion(keys, **(fields | other)).decode()  # type: ignore[arg-type]
+        return assertion(keys, **(fields | other)).decode()
 
     return made
 

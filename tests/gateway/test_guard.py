@@ -21,6 +21,7 @@ from retrieval.contract import (
     ReadingStep,
     SuspectLink,
 )
+from retrieval.stores.rows import Layer
 from tests.gateway import answers
 from tests.gateway.stage import Reply, Stage
 
@@ -235,8 +236,8 @@ def test_consent_is_read_again_at_egress(guarded: Stage) -> None:
     assert str(answers.unit_id("risky")).encode() not in retrieve(guarded).body
 
 
-def found(layer: str, *, pending: bool) -> Discrepancy:
-    return Discrepancy(unit_id=uuid4(), class_id=7, layer=layer, pending=pending)  # type: ignore[arg-type]
+def found(layer: Layer, *, pending: bool) -> Discrepancy:
+    return Discrepancy(unit_id=uuid4(), class_id=7, layer=layer, pending=pending)
 
 
 def test_discrepancies_of_hydration_become_one_event(guarded: Stage) -> None:

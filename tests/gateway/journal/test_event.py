@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ from tests.gateway.journal.made import MemoryJournal, event, until
 
 
 @given(st.dictionaries(st.uuids(), st.integers(-1, 10_799), min_size=1, max_size=200))
-def test_event_names_at_most_fifty_units_and_counts_all(units: dict) -> None:  # type: ignore[type-arg]
+def test_event_names_at_most_fifty_units_and_counts_all(units: dict[UUID, int]) -> None:
     """Architecture section 6: one row per request with up to 50 unit ids and a count."""
     made = event(units=units.items())
     assert made.unit_ids == tuple(sorted(units)[:UNIT_IDS_MAX])

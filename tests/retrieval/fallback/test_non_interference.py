@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -64,12 +65,9 @@ def hidden_units(
 
 
 async def answers(
-    company: World, queries: Sequence[str], fusion: Fusion, **options: object
+    company: World, queries: Sequence[str], fusion: Fusion, **options: Any
 ) -> list[bytes]:
-    return [
-        bytes_of(await company.search(query, fusion=fusion, **options))  # type: ignore[arg-type]
-        for query in queries
-    ]
+    return [bytes_of(await company.search(query, fusion=fusion, **options)) for query in queries]
 
 
 @pytest.mark.parametrize("fusion", [min_max, reciprocal_rank])

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.contract import FIFTEEN, FallbackSignal, Pack, Signal
+from retrieval.contract import (
+    FIFTEEN,
+    FallbackSignal,
+    Pack,
+    ReadingStep,
+    Signal,
+    SuspectLink,
+    UnitRef,
+)
 from retrieval.fallback.candidates import Hit
 from retrieval.pack.annotate import suspicion
 from retrieval.pack.assemble import Resolved, fallback_pack, thread_pack
@@ -37,8 +46,8 @@ def _pack(*listed: Member, k: int = 50, settings: PackSettings = CAPS) -> Pack:
     return thread_pack(material(*ordered), RESOLVED, subject=SUBJECT, k=k, settings=settings)
 
 
-def _addresses(units: tuple[object, ...]) -> list[str]:
-    return [one.canonical_address for one in units]  # type: ignore[attr-defined]
+def _addresses(units: Sequence[UnitRef | ReadingStep | SuspectLink]) -> list[str]:
+    return [one.canonical_address for one in units]
 
 
 @given(listed=st.lists(units, max_size=12, unique_by=lambda one: one.id), rng=st.randoms())
