@@ -7,7 +7,8 @@ Three shapes of record (``native`` and ``documents`` say which fields each takes
     {"id": ..., "title": ..., "text": ...}         a document of one unit
 
 The words of the label are read by the mapping in all three. Addresses of documents are
-``<mapping>/<id>``: two sources cannot name each other's units by accident.
+``<mapping>/<id>``: two sources cannot name each other's units by accident (and on purpose
+neither, see ``ownership``).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ Laws
       beginning, which comes to the same and only takes longer.
     * Links are one transaction at the end, together with the removal of the checkpoint.
     * Nothing that one record holds stops the others.
-    * One run at a time per database.
+    * One run at a time per database, for one source: what it brings is its own, and it touches
+      nothing of another's (``ownership``).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from retrieval.ingest.items import (
     UnitItem,
 )
 from retrieval.ingest.links import LinkWriter, Pending
+from retrieval.ingest.ownership import Owner, owner_named
 from retrieval.ingest.report import Reason, Report, Sort
 from retrieval.ingest.rows import quarantine_row, thread_hash
 from retrieval.ingest.sources import Source, open_source
@@ -60,23 +62,29 @@ def run(
     mapping: IngestMapping,
     *,
     dsn: str,
+    origin: str | None = None,
+    adopt: bool = False,
     embedder: Embedder | None = None,
     on_progress: OnProgress | None = None,
     batch: int = BATCH,
 ) -> Report:
     """Bring everything that ``source`` holds into the record of truth, labelled by ``mapping``.
 
+    ``origin`` is the name under which the source owns what it brings (its mapping's name if
+    None); ``adopt`` also takes what it names and no source has claimed yet.
     ``dsn`` logs in as ``gw_ingest``. Without an embedder the index worker makes the vectors.
     Returns what became of every record (``Report.exit_code`` is the command's).
-    Raises ``IngestRefused`` when the source or the database cannot be had; what was written
-    until then stays and is not written again.
+    Raises ``IngestRefused`` when the name is none, or the source or the database cannot be had;
+    what was written until then stays and is not written again.
     """
+    owner = owner_named(mapping.name if origin is None else origin, adopts=adopt)
     opened = open_source(source)
-    key = _run_key(opened, mapping, embedder)
+    key = _run_key(opened, mapping, embedder, owner)
     try:
         with psycopg.connect(dsn, autocommit=True) as connection:
             _take_lock(connection)
-            return _Run(connection, opened, mapping, embedder, key, batch).go(on_progress)
+            connection.execute(statements.AT_WORK, [owner.origin, "on" if adopt else "off"])
+            return _Run(connection, opened, mapping, owner, embedder, key, batch).go(on_progress)
     except psycopg.Error as error:
         raise _refusal(error) from error
 
@@ -86,6 +94,7 @@ class _Run:
     connection: psycopg.Connection[Any]
     source: Source
     mapping: IngestMapping
+    owner: Owner
     embedder: Embedder | None
     key: str
     batch: int
@@ -111,9 +120,13 @@ class _Run:
                     on_progress(number, self.source.total)
         self._flush(self.source.total)
         with self.connection.transaction():
-            LinkWriter(self.connection, self._writer(), self.report, self.mapping.name).write(
-                self.pending
-            )
+            LinkWriter(
+                self.connection,
+                self._writer(),
+                self.report,
+                mapping=self.mapping.name,
+                origin=self.owner.origin,
+            ).write(self.pending)
             self._list_unclassed()
             self._close_records()
             self.connection.execute(statements.CHECKPOINT_GONE, [self.key])
@@ -181,7 +194,13 @@ class _Run:
     # --- writing --------------------------------------------------------------------------
 
     def _writer(self) -> Writer:
-        return Writer(self.connection, self.report, source=self.source.name, embedder=self.embedder)
+        return Writer(
+            self.connection,
+            self.report,
+            source=self.source.name,
+            owner=self.owner,
+            embedder=self.embedder,
+        )
 
     def _flush(self, done: int) -> None:
         """One batch and its checkpoint. Threads first: units may be waiting for their facets."""
@@ -213,7 +232,9 @@ class _Run:
     def _list_unclassed(self) -> None:
         """List what only the database could know: blanks that no thread filled, and the like."""
         listed = {(reason.sort, reason.place) for reason in self.report.reasons}
-        found = self.connection.execute(statements.UNCLASSED, [list(self.seen)])
+        found = self.connection.execute(
+            statements.UNCLASSED, {"ids": list(self.seen), "origin": self.owner.origin}
+        )
         for sort, ident, address, facet, value, reason in found:
             place = self.seen[ident][0]
             if (sort, place) not in listed:
@@ -237,9 +258,12 @@ def _take_lock(connection: psycopg.Connection[Any]) -> None:
         )
 
 
-def _run_key(source: Source, mapping: IngestMapping, embedder: Embedder | None) -> str:
+def _run_key(
+    source: Source, mapping: IngestMapping, embedder: Embedder | None, owner: Owner
+) -> str:
     """What must be equal for a run to go on where another one stopped."""
     parts = [source.name, source.digest, embedder.name if embedder else ""]
+    parts += [owner.origin, "adopts" if owner.adopts else ""]
     canonical = json.dumps([*parts, _plain(mapping)], sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -1,14 +1,15 @@
 """What joins objects: memberships, edges, artifacts and label links, written once all are there.
 
 A link that a record names itself and whose end does not exist is quarantined. A pointer of a
-document that leads outside of what was ever ingested is a note: sources are excerpts.
+document that leads outside of what was ever ingested is a note: sources are excerpts. A link
+that would join what another source brought is quarantined; only an edge may point to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import psycopg
@@ -23,11 +24,16 @@ from retrieval.ingest.items import (
     LabelItem,
     MembershipItem,
 )
+from retrieval.ingest.ownership import FOREIGN
 from retrieval.ingest.report import Note, Outcome, Reason, Report, Sort
 from retrieval.ingest.rows import Row
 from retrieval.ingest.writer import Writer
 
 Pair = tuple[UUID, UUID]
+Origins = Mapping[UUID, str]
+"""What is stored, and whose it is."""
+
+ABSENT: Final = "there is no such object"
 
 
 @dataclass(slots=True)
@@ -49,6 +55,7 @@ class LinkWriter:
     writer: Writer
     report: Report
     mapping: str
+    origin: str
 
     def write(self, pending: Pending) -> None:
         units = self._there(statements.UNITS_THERE, _unit_ids(pending))
@@ -57,28 +64,37 @@ class LinkWriter:
         self._absorb(pending.documents, threads)
         self._edges([*pending.edges, *self._document_edges(pending.documents)], units)
         self._artifacts(pending.artifacts, threads)
-        self._label_links(pending.labels, units, threads)
+        labels = self._there(statements.LABELS_HELD, map(_label_id, pending.labels))
+        own = [one for one in pending.labels if labels.get(_label_id(one)) == self.origin]
+        self._label_links(own, units, threads)
         self._note_superseded(pending.documents)
 
-    def _there(self, statement: str, ids: Collection[UUID]) -> frozenset[UUID]:
-        found = self.connection.execute(statement.encode(), [list(ids)])
-        return frozenset(row[0] for row in found)
+    def _there(self, statement: str, ids: Iterable[UUID]) -> Origins:
+        return dict(self.connection.execute(statement.encode(), [list(ids)]).fetchall())
+
+    def _faults(self, place: str, *ends: tuple[str, str, str | None]) -> list[Reason]:
+        """What is wrong with these ends of a link: (field, address, origin or None if absent)."""
+        return [
+            Reason(place, Sort.RECORD, "", name, address, ABSENT if origin is None else FOREIGN)
+            for name, address, origin in ends
+            if origin != self.origin
+        ]
 
     # --- memberships ----------------------------------------------------------------------
 
     def _memberships(
         self,
         items: Iterable[MembershipItem],
-        units: Collection[UUID],
-        threads: Collection[UUID],
+        units: Origins,
+        threads: Origins,
     ) -> None:
         chosen: dict[Pair, MembershipItem] = {}
         for item in items:
             pair = (thread_id(item.thread), unit_id(item.unit))
-            faults = _ends(
+            faults = self._faults(
                 item.place,
-                ("thread", item.thread, pair[0] in threads),
-                ("unit", item.unit, pair[1] in units),
+                ("thread", item.thread, threads.get(pair[0])),
+                ("unit", item.unit, units.get(pair[1])),
             )
             before = chosen.get(pair)
             if before is not None and _said(before) != _said(item):
@@ -95,12 +111,19 @@ class LinkWriter:
             ]
             self._upsert(Sort.MEMBERSHIP, statements.memberships(judged=judged), made)
 
-    def _absorb(self, documents: Collection[DocumentItem], threads: Collection[UUID]) -> None:
+    def _absorb(self, documents: Collection[DocumentItem], threads: Origins) -> None:
         """Bring the units of what a document replaces into its thread, and let go of others."""
         pairs = []
-        for one in documents:
+        of_own = [one for one in documents if threads.get(thread_id(one.thread)) == self.origin]
+        for one in of_own:
             for address in one.absorbs:
                 if thread_id(address) in threads:
+                    faults = self._faults(
+                        one.place, ("links", address, threads[thread_id(address)])
+                    )
+                    if faults:
+                        self.writer.refuse(faults)
+                        continue
                     pairs.append(
                         {
                             "thread_id": str(thread_id(one.thread)),
@@ -110,12 +133,16 @@ class LinkWriter:
                 else:
                     self.report.notes.append(Note("absorbs_unknown", one.address, address))
         added_by = f"ingest:{self.mapping}:absorbed"
-        found = self.connection.execute(statements.ABSORBED, [Jsonb(pairs)]).fetchall()
+        found = self.connection.execute(statements.ABSORBED, [Jsonb(pairs), self.origin]).fetchall()
         wanted: set[Pair] = {(thread, unit) for thread, unit in found}
-        own = [thread_id(one.thread) for one in documents if one.thread]
+        own = [thread_id(one.thread) for one in of_own]
         self.connection.execute(
             statements.ABSORBED_GONE,
-            [added_by, own, [thread for thread, _ in wanted], [unit for _, unit in wanted]],
+            [
+                *(added_by, own, self.origin),
+                [thread for thread, _ in wanted],
+                [unit for _, unit in wanted],
+            ],
         )
         made = [
             {
@@ -146,12 +173,13 @@ class LinkWriter:
                         made.append(EdgeItem(one.place, one.anchor, anchors[target], relation, 1.0))
         return made
 
-    def _edges(self, items: Iterable[EdgeItem], units: Collection[UUID]) -> None:
+    def _edges(self, items: Iterable[EdgeItem], units: Origins) -> None:
         made: dict[UUID, Row] = {}
         for item in items:
             src, dst = unit_id(item.source), unit_id(item.target)
-            faults = _ends(
-                item.place, ("from", item.source, src in units), ("to", item.target, dst in units)
+            there = self.origin if dst in units else None  # whoever's it is
+            faults = self._faults(
+                item.place, ("from", item.source, units.get(src)), ("to", item.target, there)
             )
             row = {
                 "id": str(edge_id(src, item.relation, dst)),
@@ -169,12 +197,13 @@ class LinkWriter:
                 made[ident] = row
         self._upsert(Sort.EDGE, statements.EDGES, list(made.values()))
 
-    def _artifacts(self, items: Iterable[ArtifactItem], threads: Collection[UUID]) -> None:
+    def _artifacts(self, items: Iterable[ArtifactItem], threads: Origins) -> None:
         made: dict[UUID, ArtifactItem] = {}
         for item in items:
             thread = thread_id(item.thread)
-            if thread not in threads:
-                self.writer.refuse(_ends(item.place, ("thread", item.thread, False)))
+            faults = self._faults(item.place, ("thread", item.thread, threads.get(thread)))
+            if faults:
+                self.writer.refuse(faults)
                 continue
             ident = artifact_id(thread, item.label.lifecycle_stage, item.title)
             if ident in made:
@@ -184,6 +213,8 @@ class LinkWriter:
         self.writer.governed(
             Sort.ARTIFACT,
             {ident: item.label for ident, item in made.items()},
+            places={ident: (item.place, item.thread) for ident, item in made.items()},
+            held=statements.ARTIFACTS_HELD,
             insert=statements.ARTIFACTS_NEW,
             update=statements.ARTIFACTS_LABEL,
             more=lambda ident: {
@@ -192,20 +223,24 @@ class LinkWriter:
             },
         )
 
-    def _label_links(
-        self, items: Iterable[LabelItem], units: Collection[UUID], threads: Collection[UUID]
-    ) -> None:
+    def _label_links(self, items: Iterable[LabelItem], units: Origins, threads: Origins) -> None:
         of_units: list[Pair] = []
         of_threads: list[Pair] = []
         for item in items:
-            ident = label_id(item.term, item.version, item.label.tenant)
-            ends = [("units", a, unit_id(a) in units) for a in item.units]
-            ends += [("threads", a, thread_id(a) in threads) for a in item.threads]
-            faults = _ends(item.place, *ends)
+            ident = _label_id(item)
+            ends = [("units", a, units.get(unit_id(a))) for a in item.units]
+            ends += [("threads", a, threads.get(thread_id(a))) for a in item.threads]
+            faults = self._faults(item.place, *ends)
             if faults:
                 self.writer.refuse(faults)
-            of_units += [(ident, unit_id(a)) for a in item.units if unit_id(a) in units]
-            of_threads += [(ident, thread_id(a)) for a in item.threads if thread_id(a) in threads]
+            of_units += [
+                (ident, unit_id(a)) for a in item.units if units.get(unit_id(a)) == self.origin
+            ]
+            of_threads += [
+                (ident, thread_id(a))
+                for a in item.threads
+                if threads.get(thread_id(a)) == self.origin
+            ]
         for statement, pairs in (
             (statements.UNIT_LABELS, of_units),
             (statements.THREAD_LABELS, of_threads),
@@ -249,12 +284,8 @@ def _said(item: MembershipItem) -> tuple[object, ...]:
     return (item.role, item.confidence, item.status)
 
 
-def _ends(place: str, *ends: tuple[str, str, bool]) -> list[Reason]:
-    return [
-        Reason(place, Sort.RECORD, "", name, address, "there is no such object")
-        for name, address, there in ends
-        if not there
-    ]
+def _label_id(item: LabelItem) -> UUID:
+    return label_id(item.term, item.version, item.label.tenant)
 
 
 def _contradiction(place: str, other: str) -> Reason:
@@ -275,6 +306,7 @@ def _thread_ids(pending: Pending) -> set[UUID]:
     return {
         *(thread_id(one.thread) for one in pending.memberships),
         *(thread_id(one.thread) for one in pending.artifacts),
+        *(thread_id(one.thread) for one in pending.documents if one.thread),
         *(thread_id(address) for one in pending.documents for address in one.absorbs),
         *(thread_id(address) for one in pending.labels for address in one.threads),
     }

@@ -5,6 +5,7 @@ Laws
       or a compartment. (The first insert of an object must say both.)
     * No statement writes a class: the database's triggers do.
     * Order of locks: units and threads by id, as the triggers take them.
+    * No insert names an origin: the database's triggers write the one of the session.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from policies.vocabulary import FACETS
+from retrieval.ingest.report import Sort
 
 _WORDS: Final = ", ".join(FACETS)
 _WORDS_TYPED: Final = ", ".join(f"{facet} text" for facet in FACETS)
@@ -30,10 +32,25 @@ def _label_update(table: str, *, staged: bool) -> str:
         returning o.id"""
 
 
+# --- ownership ----------------------------------------------------------------------------
+
+AT_WORK: Final = "select set_config('gw.origin', %s, false), set_config('gw.adopt', %s, false)"
+
+LABELS_HELD: Final = "select id, origin from brain.label where id = any (%s)"
+ARTIFACTS_HELD: Final = "select id, origin from brain.expected_artifact where id = any (%s)"
+
+ADOPTED: Final = {
+    Sort.UNIT: "update brain.unit set origin = %s where id = any (%s) and origin = %s",
+    Sort.THREAD: "update brain.thread set origin = %s where id = any (%s) and origin = %s",
+    Sort.LABEL: "update brain.label set origin = %s where id = any (%s) and origin = %s",
+    Sort.ARTIFACT: "update brain.expected_artifact set origin = %s"
+    " where id = any (%s) and origin = %s",
+}
+
 # --- units --------------------------------------------------------------------------------
 
 UNITS_HELD: Final = """
-    select id, content_hash, current_revision, deleted_at is not null
+    select id, origin, content_hash, current_revision, deleted_at is not null
     from brain.unit where id = any (%s) order by id for no key update"""
 
 UNITS_NEW: Final = f"""
@@ -84,7 +101,7 @@ UNITS_BURIED: Final = """
 # --- threads ------------------------------------------------------------------------------
 
 THREADS_HELD: Final = """
-    select id, content_hash, deleted_at is not null
+    select id, origin, content_hash, deleted_at is not null
     from brain.thread where id = any (%s) order by id for no key update"""
 
 THREADS_NEW: Final = f"""
@@ -139,8 +156,10 @@ ARTIFACTS_LABEL: Final = _label_update("brain.expected_artifact", staged=False)
 
 # --- links --------------------------------------------------------------------------------
 
-UNITS_THERE: Final = "select id from brain.unit where id = any (%s) and deleted_at is null"
-THREADS_THERE: Final = "select id from brain.thread where id = any (%s) and deleted_at is null"
+UNITS_THERE: Final = """
+    select id, origin from brain.unit where id = any (%s) and deleted_at is null"""
+THREADS_THERE: Final = """
+    select id, origin from brain.thread where id = any (%s) and deleted_at is null"""
 
 
 def memberships(*, judged: bool) -> str:
@@ -166,11 +185,13 @@ ABSORBED: Final = """
     select r.thread_id, m.unit_id
     from jsonb_to_recordset(%s) r (thread_id uuid, absorbed uuid)
     join brain.thread_membership m on m.thread_id = r.absorbed and m.role = 'canonical'
-    where r.thread_id <> r.absorbed"""
+    join brain.unit u on u.id = m.unit_id
+    where r.thread_id <> r.absorbed and u.origin = %s"""
 
 ABSORBED_GONE: Final = """
-    delete from brain.thread_membership m
-    where m.added_by = %s and m.thread_id = any (%s) and not exists (
+    delete from brain.thread_membership m using brain.unit u
+    where m.added_by = %s and m.thread_id = any (%s) and u.id = m.unit_id and u.origin = %s
+      and not exists (
         select from unnest(%s::uuid[], %s::uuid[]) k (thread_id, unit_id)
         where k.thread_id = m.thread_id and k.unit_id = m.unit_id)"""
 
@@ -218,10 +239,17 @@ RECORDS_CLOSED: Final = """
           where r.address = q.address and r.facet = q.facet and r.value = q.value
             and r.reason = q.reason)"""
 
+# Only of the source's own objects: a value is a word of the other's label.
 UNCLASSED: Final = """
+    with own as (
+        select id from brain.unit where id = any (%(ids)s) and origin = %(origin)s
+        union all
+        select id from brain.thread where id = any (%(ids)s) and origin = %(origin)s
+        union all
+        select id from brain.label where id = any (%(ids)s) and origin = %(origin)s)
     select q.sort, q.object_id, q.address, q.facet, q.value, q.reason
-    from brain.quarantine q
-    where q.resolved_at is null and q.object_id = any (%s)
+    from own join brain.quarantine q on q.object_id = own.id
+    where q.resolved_at is null
       and q.reason = any (array['unknown_word', 'retired_word', 'blank', 'contradiction'])
     order by q.sort, q.address, q.facet, q.value"""
 

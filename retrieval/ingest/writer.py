@@ -2,11 +2,14 @@
 
 One batch is one transaction of the caller's. The second run over the same source writes no
 revision, no outbox row and no quarantine row: every statement is told only what differs.
+
+What another source brought is refused, whatever the record says of it; the session's origin
+makes the database refuse it, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +28,7 @@ from retrieval.ingest.items import (
     ThreadItem,
     UnitItem,
 )
+from retrieval.ingest.ownership import FOREIGN, UNCLAIMED, Owner
 from retrieval.ingest.report import Outcome, Reason, Report, Sort
 from retrieval.threads.keyword import thread_form
 
@@ -35,25 +39,30 @@ class Writer:
     """Writes under one connection, and counts what became of every object in ``report``."""
 
     def __init__(
-        self, connection: Connection, report: Report, *, source: str, embedder: Embedder | None
+        self,
+        connection: Connection,
+        report: Report,
+        *,
+        source: str,
+        owner: Owner,
+        embedder: Embedder | None,
     ) -> None:
         self._connection = connection
         self._report = report
         self._source = source
+        self._owner = owner
         self._embedder = embedder
 
     def units(self, items: Sequence[UnitItem]) -> None:
         """Write units: new ones whole, changed content as a new revision, labels apart."""
-        held = {
-            row[0]: row[1:]
-            for row in self._connection.execute(
-                statements.UNITS_HELD, [[unit_id(item.address) for item in items]]
-            )
-        }
+        named = {unit_id(item.address): item for item in items}
+        held, foreign = self._held(Sort.UNIT, statements.UNITS_HELD, named)
         outcomes: dict[UUID, Outcome] = {}
         known, new, changed = {}, [], []
-        for item in items:
-            ident = unit_id(item.address)
+        for ident, item in named.items():
+            if ident in foreign:
+                self._refuse_foreign(item.place, item.address)
+                continue
             if ident not in held and item.label is None:
                 self._refuse_keeping(item)
                 continue
@@ -72,6 +81,23 @@ class Writer:
         self._conclude(Sort.UNIT, {ident: item.label for ident, item in known.items()}, outcomes)
         good = {i: item for i, item in known.items() if not (item.label and item.label.reasons)}
         self._embed(good)
+
+    def _held(
+        self, sort: Sort, statement: str, named: Collection[UUID]
+    ) -> tuple[dict[UUID, tuple[Any, ...]], frozenset[UUID]]:
+        """What is stored already, adopted if it may be, and which of it is another source's."""
+        rows = self._connection.execute(statement.encode(), [list(named)]).fetchall()
+        unclaimed = [row[0] for row in rows if row[1] == UNCLAIMED]
+        if self._owner.adopts and unclaimed:
+            self._connection.execute(
+                statements.ADOPTED[sort], [self._owner.origin, unclaimed, UNCLAIMED]
+            )
+        mine = {self._owner.origin, *([UNCLAIMED] if self._owner.adopts else [])}
+        foreign = frozenset(row[0] for row in rows if row[1] not in mine)
+        return {row[0]: row[2:] for row in rows}, foreign
+
+    def _refuse_foreign(self, place: str, address: str) -> None:
+        self.refuse([Reason(place, Sort.RECORD, address, "", "", FOREIGN)])
 
     def _refuse_keeping(self, item: UnitItem) -> None:
         reason = "there is no stored label to keep"
@@ -118,11 +144,12 @@ class Writer:
 
     def threads(self, items: Sequence[ThreadItem]) -> None:
         """Write threads; their keyword postings follow the title, aliases and description."""
-        known = {thread_id(item.address): item for item in items}
-        held = {
-            row[0]: row[1:]
-            for row in self._connection.execute(statements.THREADS_HELD, [list(known)])
-        }
+        named = {thread_id(item.address): item for item in items}
+        held, foreign = self._held(Sort.THREAD, statements.THREADS_HELD, named)
+        for ident in named:
+            if ident in foreign:
+                self._refuse_foreign(named[ident].place, named[ident].address)
+        known = {ident: item for ident, item in named.items() if ident not in foreign}
         new = {ident: item for ident, item in known.items() if ident not in held}
         changed = {
             ident: item
@@ -162,6 +189,8 @@ class Writer:
         self.governed(
             Sort.LABEL,
             {ident: item.label for ident, item in made.items()},
+            places={ident: (item.place, item.term) for ident, item in made.items()},
+            held=statements.LABELS_HELD,
             insert=statements.LABELS_NEW,
             update=statements.LABELS_LABEL,
             more=lambda ident: {"term": made[ident].term, "version": made[ident].version},
@@ -170,13 +199,20 @@ class Writer:
     def governed(
         self,
         sort: Sort,
-        labels: Mapping[UUID, StoredLabel],
+        named: Mapping[UUID, StoredLabel],
         *,
+        places: Mapping[UUID, tuple[str, str]],
+        held: str,
         insert: str,
         update: str,
         more: Callable[[UUID], Mapping[str, Any]],
     ) -> None:
-        """Write objects that are hardly more than their label."""
+        """Write objects that are hardly more than their label. ``places``: and addresses."""
+        _, foreign = self._held(sort, held, named)
+        for ident in named:
+            if ident in foreign:
+                self._refuse_foreign(*places[ident])
+        labels = {ident: label for ident, label in named.items() if ident not in foreign}
         made = [{**rows.label_row(*one), **more(one[0])} for one in labels.items()]
         outcomes = dict.fromkeys(self._execute(insert, made), Outcome.ACCEPTED)
         for ident in self._relabel(update, labels):
@@ -186,11 +222,14 @@ class Writer:
     def deletions(self, items: Sequence[DeletionItem]) -> None:
         """Set tombstones. The index drops the unit, its address stays taken."""
         idents = {unit_id(item.address): item for item in items}
-        there = {r[0] for r in self._connection.execute(statements.UNITS_HELD, [list(idents)])}
-        buried = {r[0] for r in self._connection.execute(statements.UNITS_BURIED, [list(there)])}
+        there, foreign = self._held(Sort.UNIT, statements.UNITS_HELD, idents)
+        own = [ident for ident in there if ident not in foreign]
+        buried = {r[0] for r in self._connection.execute(statements.UNITS_BURIED, [own])}
         for ident, item in idents.items():
             if ident not in there:
                 self.refuse([_absent(item.place, "address", item.address, "unit")])
+            elif ident in foreign:
+                self._refuse_foreign(item.place, item.address)
             else:
                 outcome = Outcome.CHANGED if ident in buried else Outcome.UNCHANGED
                 self._report.count(Sort.DELETION, outcome)

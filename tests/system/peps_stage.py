@@ -68,11 +68,11 @@ class Served:
             return connection.execute(query.encode(), values or None).fetchall()
 
     def ingest(self, records: Iterable[Mapping[str, Any]], mapping: IngestMapping) -> Report:
-        """Ingest these records; returns when the index has them."""
+        """Ingest these records as the corpus' own; returns when the index has them."""
         source = self.folder / "changes.jsonl"
         source.write_text("".join(json.dumps(one) + "\n" for one in records))
         login = dsn_for(INGEST, self._database.url, self._database.secret)
-        report = run(source, mapping, dsn=login, embedder=self.embedder)
+        report = run(source, mapping, dsn=login, origin="peps", embedder=self.embedder)
         self.settle()
         return report
 

@@ -219,3 +219,21 @@ def test_passwords_follow_the_secret_alone(world: World) -> None:
         password_of(role, "")
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(dsn_for(role, world.database.url, "another secret"))
+
+
+def test_what_was_stored_before_sources_had_names_is_nobodys(
+    empty_database: Database, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No column tells reliably who brought it; every source has to claim it (0040)."""
+    earlier = tuple(step for step in steps() if step.number < 40)
+    with monkeypatch.context() as before:
+        before.setattr("retrieval.schema.migrate.steps", lambda: earlier)
+        migrate(empty_database.url, empty_database.secret, snapshot)
+    old = World(empty_database, snapshot)
+    unit = old.unit(thread=old.thread())
+    assert migrate(empty_database.url, empty_database.secret, snapshot).files
+    for table in ("unit", "thread"):
+        assert old.ask(f"select origin from brain.{table}") == [("unclaimed",)]
+    assert old.class_of(unit) == old.class_id(OPEN)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="another source"):
+        old.run("update brain.unit set title = 'x'")

@@ -45,7 +45,10 @@ class World:
 
     @contextmanager
     def login(self, role: str) -> Iterator[psycopg.Connection[Any]]:
+        """A session of that station. Ingest works for one source here, called ``world``."""
         with psycopg.connect(self.dsn(role), autocommit=True) as connection:
+            if role == INGEST:
+                connection.execute("select set_config('gw.origin', 'world', false)")
             yield connection
 
     def run(self, statement: str, values: Sequence[object] = (), *, role: str = INGEST) -> None:
