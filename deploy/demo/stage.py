@@ -237,7 +237,9 @@ def _backend(portal: Portal, gateway: Running, directory: Directory, http: httpx
 
 def _ingest(settings: Settings, gateway: Running) -> Report:
     mapping = gateway.snapshot.mappings[overlay.MAPPING]
-    return ingest_into(gateway.stores, CORPUS, mapping, open_embedder(settings))
+    # a state of before sources had names goes on as the demo's
+    model = open_embedder(settings)
+    return ingest_into(gateway.stores, CORPUS, mapping, model, adopt=True)
 
 
 async def index_caught_up(gateway: Running) -> None:

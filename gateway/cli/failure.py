@@ -55,8 +55,10 @@ def of_start(error: CannotStart) -> Failure:
     return Failure(exit_code, error.code, flat(error.reason), error.remedy)
 
 
-_OF_SETTINGS: Final = frozenset({"embedder_unusable", "key_unusable", "store_missing"})
-"""Codes of ``CannotStart`` that name a fault of the settings, not of a store."""
+_OF_SETTINGS: Final = frozenset(
+    {"embedder_unusable", "key_unusable", "source_name", "store_missing"}
+)
+"""Codes of ``CannotStart`` that name a fault of settings or options, not of a store."""
 
 
 def of_database(error: Exception) -> Failure:

@@ -3,6 +3,8 @@
 The mapping from the source's words to ours decides what becomes readable, so it belongs into
 the policy folder and is named from there. A file from elsewhere is read by the same strict
 loader, together with the policy, and said to be one.
+
+What a source brings is its own: a record under another name neither changes nor links it.
 """
 
 from __future__ import annotations
@@ -40,6 +42,19 @@ def ingest(
         str,
         typer.Option("--mapping", metavar="FILE", help="A mapping of the policy, or a file."),
     ],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="NAME",
+            help="Who owns what is brought: no other source can change, delete, relabel or link it."
+            " Default: the mapping's name.",
+        ),
+    ] = None,
+    adopt: Annotated[
+        bool,
+        typer.Option("--adopt", help="Also take what PATH names and no source has claimed yet."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     config: ConfigOption = None,
 ) -> int:
@@ -48,7 +63,7 @@ def ingest(
     if not path.exists():
         raise Failure(Exit.USAGE, "no_source", f"there is no `{path}`", "name a file or a folder")
     snapshot, chosen = _policy_and_mapping(settings, mapping)
-    report = _run(settings, snapshot, path, chosen)
+    report = _run(settings, snapshot, path, chosen, origin=source, adopt=adopt)
     if as_json:
         sys.stdout.write(json.dumps(report.as_json(), ensure_ascii=True) + "\n")
     else:
@@ -56,7 +71,15 @@ def ingest(
     return int(report.exit_code)
 
 
-def _run(settings: Settings, snapshot: Snapshot, path: Path, chosen: IngestMapping) -> Report:
+def _run(
+    settings: Settings,
+    snapshot: Snapshot,
+    path: Path,
+    chosen: IngestMapping,
+    *,
+    origin: str | None,
+    adopt: bool,
+) -> Report:
     # late: they load every house, a second or two
     from gateway.compose import database, filling
 
@@ -65,7 +88,15 @@ def _run(settings: Settings, snapshot: Snapshot, path: Path, chosen: IngestMappi
             database.prepare_if_new(stores, snapshot)
         model = filling.open_embedder(settings)
         with _progress() as on_progress:
-            report = filling.ingest_into(stores, path, chosen, model, on_progress=on_progress)
+            report = filling.ingest_into(
+                stores,
+                path,
+                chosen,
+                model,
+                origin=origin,
+                adopt=adopt,
+                on_progress=on_progress,
+            )
         if not stores.held:  # else the gateway that holds them carries it over
             asyncio.run(filling.fill_index(settings, stores, model))
     return report

@@ -43,14 +43,22 @@ def ingest_into(
     mapping: IngestMapping,
     model: Embedder,
     *,
+    origin: str | None = None,
+    adopt: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Report:
-    """Bring ``source`` into the record of truth with vectors. Raises: CannotStart."""
+    """Bring ``source`` into the record of truth with vectors, as ``origin``'s own.
+
+    ``origin`` None is the mapping's name; ``adopt`` takes what nobody has claimed yet.
+    Raises: CannotStart.
+    """
     try:
         return run_ingest(
             source,
             mapping,
             dsn=station_dsn(stores, INGEST),
+            origin=origin,
+            adopt=adopt,
             embedder=model,
             on_progress=on_progress,
         )

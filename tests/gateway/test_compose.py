@@ -210,6 +210,11 @@ def test_events_and_consents_are_managed_from_the_command_line(
     assert json.loads(loaded.out)["accepted"] == 1
     again = command("ingest", str(source), "--mapping", "native", "--json")
     assert json.loads(again.out)["unchanged"] == 1
+    other = command("ingest", str(source), "--mapping", "native", "--source", "other", "--json")
+    (reason,) = json.loads(other.out)["reasons"]
+    assert (other.code, reason["reason"]) == (6, "belongs to another source")
+    nameless = command("ingest", str(source), "--mapping", "native", "--source", "No Name")
+    assert (nameless.code, len(nameless.lines)) == (2, 1)
 
     asked = ["--purpose", "audit", "--audience", "employee", "--subject", "s.1", "--ttl", "1h"]
     asked += ["--approver", "alice", "--unit", "handbook/leave", "--approver-role"]
