@@ -66,7 +66,6 @@ class ThreadRow:
     jurisdiction: str
     facets: Facets
     status: str
-    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ class PostgresReader:
     def _thread(self, row: Sequence[Any]) -> ThreadRow:
         thread_id, class_id, tenant, jurisdiction = row[:4]
         self._require(thread_id, class_id, tenant, jurisdiction)
-        address, title, aliases, description, purpose, status, updated_at = row[10:]
+        address, title, aliases, description, purpose, status = row[10:]
         return ThreadRow(
             id=thread_id,
             canonical_address=address,
@@ -275,7 +275,6 @@ class PostgresReader:
             jurisdiction=jurisdiction,
             facets=Facets(*row[4:10]),
             status=status,
-            updated_at=updated_at,
         )
 
     def _require(self, object_id: UUID, class_id: int, tenant: str, jurisdiction: str) -> None:

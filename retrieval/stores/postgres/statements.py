@@ -86,7 +86,7 @@ REFUSED: Final = "select unit_id, class_id, pending_seconds from brain.refused_u
 
 _THREAD: Final = f"""
 t.id, t.class_id, t.tenant, t.jurisdiction, {_FACETS}, t.canonical_address, t.title, t.aliases,
-t.description, t.purpose, t.status, t.updated_at
+t.description, t.purpose, t.status
 """
 
 THREAD_BY_REFERENCE: Final = f"""

@@ -87,9 +87,7 @@ def material(
 ) -> ThreadMaterial:
     """A thread's material; members in the order given."""
     facets = Facets("public", "published", "published", "standard", "enacted", "thread")
-    thread = ThreadRow(
-        THREAD, "t", "Thread", (), "", "purpose", 1, "*", "*", facets, "active", EPOCH
-    )
+    thread = ThreadRow(THREAD, "t", "Thread", (), "", "purpose", 1, "*", "*", facets, "active")
     return ThreadMaterial(thread, members, edges, artifacts, Verdict(Status.HEALTHY, EPOCH))
 
 

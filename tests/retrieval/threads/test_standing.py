@@ -82,7 +82,7 @@ def _standing(
     facets = Facets("public", "published", "published", "standard", authority, "thread")
     moment = datetime(2026, 1, day, tzinfo=UTC)
     thread = ThreadRow(
-        UUID(int=number), f"t:{number}", "", (), "", "", 1, "*", "*", facets, "active", moment
+        UUID(int=number), f"t:{number}", "", (), "", "", 1, "*", "*", facets, "active"
     )
     signal = Signal(source="keyword", score=score)
     return Standing(
