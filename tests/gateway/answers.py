@@ -22,6 +22,15 @@ from retrieval.contract import (
 )
 
 _SPACE = UUID(int=0x6A)
+FACETS = {
+    "visibility": "public",
+    "readiness": "published",
+    "publication_state": "published",
+    "risk_class": "low",
+    "authority": "enacted",
+    "kind": "faq",
+}
+"""Of a unit that every audience may read."""
 
 
 def unit_id(name: str) -> UUID:
@@ -30,16 +39,7 @@ def unit_id(name: str) -> UUID:
 
 def label(snapshot: Snapshot, tenant: str = "*", jurisdiction: str = "*", **facets: str) -> Label:
     """The label of a public, published FAQ, facets changed as asked."""
-    values = {
-        "visibility": "public",
-        "readiness": "published",
-        "publication_state": "published",
-        "risk_class": "low",
-        "authority": "enacted",
-        "kind": "faq",
-        **facets,
-    }
-    return Label(snapshot.vocabulary.class_id(values), tenant, jurisdiction)
+    return Label(snapshot.vocabulary.class_id(FACETS | facets), tenant, jurisdiction)
 
 
 def unit(name: str, text: str = "text") -> UnitRef:

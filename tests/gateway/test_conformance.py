@@ -31,18 +31,11 @@ from gateway.journal.event import EventKind, Journal, JournalUnavailable, Securi
 from gateway.journal.postgres import PostgresJournal
 from policies.snapshot import Snapshot
 from retrieval.stores.roles import GUARD, JOURNAL, dsn_for
+from tests.gateway.answers import FACETS
 from tests.gateway.journal.made import event
 from tests.gateway.stage import BreakableJournal, MemoryRegistry
 from tests.services import Database
 
-FACETS = {
-    "visibility": "public",
-    "readiness": "published",
-    "publication_state": "published",
-    "risk_class": "low",
-    "authority": "enacted",
-    "kind": "faq",
-}
 UNLABELLED = {**FACETS, "visibility": "Public"}
 DIGEST = "d" * 64
 
