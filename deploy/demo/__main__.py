@@ -91,7 +91,7 @@ async def _run(out: Console, *, once: bool, every_unit: bool, state: Path | None
             out.print("stopped; it keeps its data for the next start")
         ended.cancel()
     if broken:
-        out.print(f"[bold red]{len(broken)} claims are broken[/]")
+        out.print(f"[bold red]broken claims: {len(broken)}[/]")
         return Exit.REFUSED
     out.print("[bold green]all is right[/]")
     return 0

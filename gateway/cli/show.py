@@ -72,8 +72,10 @@ def _units(pack: Pack) -> RenderableType:
 
 
 def _unit(unit: UnitRef, reason: str) -> RenderableType:
-    facts = [unit.lifecycle_stage, unit.kind, f"authority {unit.authority}"]
-    facts.append(f"risk {unit.risk_class}")
+    facts: list[str] = [unit.kind]
+    if unit.lifecycle_stage not in {unit.kind, "other"}:
+        facts.append(f"stage {unit.lifecycle_stage}")
+    facts += [f"authority {unit.authority}", f"risk {unit.risk_class}"]
     if unit.score is not None:
         facts.append(f"score {unit.score:.3f}")
     if reason:
