@@ -48,7 +48,7 @@ class IndexUnavailable(StoreUnavailable):
     code = "index_unavailable"
 
 
-class PolicyMismatch(RetrievalError):  # noqa: N818
+class PolicyMismatch(RetrievalError):  # noqa: N818 - reads as what it is
     """The database enforces another revision than the request was placed under.
 
     Also raised when the profile has no grant row. The gateway places the request again
@@ -59,20 +59,20 @@ class PolicyMismatch(RetrievalError):  # noqa: N818
     code = "policy_mismatch"
 
 
-class DeadlineExceeded(RetrievalError):  # noqa: N818
+class DeadlineExceeded(RetrievalError):  # noqa: N818 - reads as what it is
     """The time that the request had left is used up."""
 
     code = "deadline_exceeded"
 
 
-class NotFound(RetrievalError):  # noqa: N818
+class NotFound(RetrievalError):  # noqa: N818 - reads as what it is
     """Hidden or absent; nothing tells which, and the text must not try."""
 
     status = 404
     code = "not_found"
 
 
-class MalformedAsk(RetrievalError):  # noqa: N818
+class MalformedAsk(RetrievalError):  # noqa: N818 - reads as what it is
     """The gateway sent an envelope that contradicts itself (a fault of ours, not a caller's)."""
 
     status = 400

@@ -54,7 +54,7 @@ class JournalUnavailable(JournalError):  # noqa: N818 - reads as what it is
     """The event could not be made durable: nothing of the response may leave."""
 
 
-class InvalidEvent(JournalError):  # noqa: N818
+class InvalidEvent(JournalError):  # noqa: N818 - reads as what it is
     """An event was to be made of something that must not stand in one."""
 
 

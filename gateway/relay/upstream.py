@@ -25,19 +25,19 @@ class UpstreamUnavailable(UpstreamError):  # noqa: N818 - reads as what it is
     code = Code.UPSTREAM_UNAVAILABLE
 
 
-class UpstreamTimeout(UpstreamError):  # noqa: N818
+class UpstreamTimeout(UpstreamError):  # noqa: N818 - reads as what it is
     """The upstream stayed silent for longer than it may."""
 
     code = Code.UPSTREAM_TIMEOUT
 
 
-class UpstreamInvalid(UpstreamError):  # noqa: N818
+class UpstreamInvalid(UpstreamError):  # noqa: N818 - reads as what it is
     """The answer has no single reading, or ended before its end."""
 
     code = Code.UPSTREAM_INVALID
 
 
-class CallerGone(GatewayError):  # noqa: N818
+class CallerGone(GatewayError):  # noqa: N818 - reads as what it is
     """The caller left before its answer was ready. There is nobody to answer."""
 
 
