@@ -52,7 +52,12 @@ class Servers(AbstractContextManager["Servers"]):
         check_loopback(listening.getsockname()[0])
         server = uvicorn.Server(
             uvicorn.Config(
-                application, lifespan="off", ws="none", access_log=False, log_level="warning"
+                application,
+                lifespan="off",
+                ws="none",
+                access_log=False,
+                log_config=None,
+                log_level="warning",
             )
         )
         thread = threading.Thread(
