@@ -41,6 +41,7 @@ from gateway.stations import Admitted, Granted, Inspected
 from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
 from policies.bindings import RouteMode
+from retrieval.contract import Answer
 
 JWKS_PATH: Final = b"/.well-known/jwks.json"
 HELD_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -90,6 +91,18 @@ class Visit:
         now = time.perf_counter_ns()
         self.times.append(StationTime(station, self._mark_ns, now))
         self._mark_ns = now
+
+    def relayed(self, answer: Answer) -> None:
+        """Note an answer of retrieval, and where its own time went. It may come twice: a
+        second question follows the inspection of the first answer."""
+        if self.times and self.times[-1].station.startswith(("relay", "retrieval.")):
+            self.passed("inspect")
+        began = self._mark_ns
+        self.passed("relay")
+        for phase, spent_ms in answer.timings:
+            self.times.append(
+                StationTime(f"retrieval.{phase}", began, began + int(spent_ms * 1_000_000))
+            )
 
     def record(self, body: Body) -> RequestRecord:
         return RequestRecord(
@@ -230,7 +243,9 @@ class DataPlane:
             left_s = max(0.001, matched.admitted.ends_at - time.monotonic())
             try:
                 async with asyncio.timeout(left_s):
-                    inspected = await stations.inspect_guarded(granted, self.guard, self.documents)
+                    inspected = await stations.inspect_guarded(
+                        granted, self.guard, self.documents, visit.relayed
+                    )
             except TimeoutError:
                 raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "deadline") from None
             visit.event = inspected.event

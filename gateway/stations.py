@@ -11,7 +11,7 @@ Source: architecture section 4; attack log section 4 ("Request pipeline").
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ from policies.bindings import Route, RouteMode, TrustedPeer, Upstream
 from policies.decision import Decision
 from policies.snapshot import Snapshot
 from policies.subject import Principal, Subject
-from retrieval.contract import Address, Ask, SubjectWire
+from retrieval.contract import Address, Answer, Ask, SubjectWire
 
 DEADLINE_MARGIN_MS: Final = 500
 _ADDRESS: Final[TypeAdapter[str]] = TypeAdapter(Address)
@@ -267,8 +267,12 @@ async def relay(granted: Granted, hop: Hop, body: Body) -> Relayed:
         raise Refusal(error.code, str(error)) from error
 
 
-async def inspect_guarded(granted: Granted, guard: Guard, documents: ScopeDocuments) -> Inspected:
+async def inspect_guarded(
+    granted: Granted, guard: Guard, documents: ScopeDocuments, relayed: Callable[[Answer], None]
+) -> Inspected:
     """Relay and inspect in one for retrieval, which may have to be asked a second time.
+
+    ``relayed`` is told of each answer before it is inspected.
 
     Raises: Refusal; PolicyMoved when the request must be placed anew.
     """
@@ -280,7 +284,7 @@ async def inspect_guarded(granted: Granted, guard: Guard, documents: ScopeDocume
             matched.snapshot, placed.identified.principal, placed.subject
         )
         return Inspected(200, _HEADERS, document, None, None)
-    passed = await guard.answer(ask_of(granted), placed.subject, _occasion(matched))
+    passed = await guard.answer(ask_of(granted), placed.subject, _occasion(matched), relayed)
     return Inspected(200, _HEADERS, passed.body, None, passed.event)
 
 

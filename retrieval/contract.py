@@ -14,6 +14,7 @@ Source: seed sections 4.4 (the fifteen fields), 4.7 (fallback), 4.13 (citations)
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Final, Literal
 from uuid import UUID
 
@@ -261,6 +262,19 @@ class Discrepancy(Wire):
     pending: bool
 
 
+class Phase(StrEnum):
+    """The whole of a request inside its transaction, and the parts of it that ran.
+
+    What retrieval can say of its own time: a closed list, for it goes into traces.
+    """
+
+    TOTAL = "total"
+    RESOLVE = "resolve"
+    RANK = "rank"
+    ASSEMBLE = "assemble"
+    SEARCH = "search"
+
+
 class Governed(Wire):
     """One governed object that stands in the response, for the guard to look up."""
 
@@ -282,4 +296,4 @@ class Answer(Wire):
     unit: UnitResponse | None = None
     governed: tuple[Governed, ...] = ()
     discrepancies: tuple[Discrepancy, ...] = ()
-    timings: tuple[tuple[str, float], ...] = ()
+    timings: tuple[tuple[Phase, float], ...] = ()

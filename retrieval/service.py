@@ -28,6 +28,7 @@ from retrieval.contract import (
     Discrepancy,
     FallbackSignal,
     Governed,
+    Phase,
     Response,
     RetrieveRequest,
     UnitResponse,
@@ -46,7 +47,7 @@ from retrieval.pack.gather import gather, permitted_edges, relate
 from retrieval.settings import K_DEFAULT, ServiceSettings
 from retrieval.stores.ports import TruthReader
 from retrieval.stores.postgres import PostgresTruth
-from retrieval.telemetry import Phase, Timings
+from retrieval.telemetry import Timings
 from retrieval.threads.rank import Candidate, chosen, standings
 from retrieval.threads.resolve import by_reference, resolve
 from retrieval.vectors import VectorSide, VectorState

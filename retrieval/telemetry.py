@@ -10,18 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from time import perf_counter
 
-
-class Phase(StrEnum):
-    """The whole of a request inside its transaction, and the parts of it that ran."""
-
-    TOTAL = "total"
-    RESOLVE = "resolve"
-    RANK = "rank"
-    ASSEMBLE = "assemble"
-    SEARCH = "search"
+from retrieval.contract import Phase
 
 
 class Timings:
@@ -41,6 +32,6 @@ class Timings:
         finally:
             self._spent[phase] = self._spent.get(phase, 0.0) + (perf_counter() - start) * 1e3
 
-    def wire(self) -> tuple[tuple[str, float], ...]:
+    def wire(self) -> tuple[tuple[Phase, float], ...]:
         """``(phase, milliseconds)`` in the order of ``Phase``."""
-        return tuple((p.value, round(self._spent[p], 3)) for p in Phase if p in self._spent)
+        return tuple((p, round(self._spent[p], 3)) for p in Phase if p in self._spent)

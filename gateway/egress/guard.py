@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -157,8 +157,12 @@ class Guard:
         self._registry = registry
         self._journal = journal
 
-    async def answer(self, ask: Ask, subject: Subject, occasion: Occasion) -> Passed:
+    async def answer(
+        self, ask: Ask, subject: Subject, occasion: Occasion, relayed: Callable[[Answer], None]
+    ) -> Passed:
         """The body for this subject.
+
+        ``relayed`` is told of each answer before it is inspected, for the request's trace.
 
         Raises: Refusal ``not_found`` (hidden and absent alike), ``retrieval_unavailable``,
         ``index_unavailable`` or ``journal_unavailable``; PolicyMoved.
@@ -166,7 +170,7 @@ class Guard:
         findings = Findings()
         action = EventAction.REFUSED
         try:
-            answer = await self._inspected(ask, subject, findings)
+            answer = await self._inspected(ask, subject, findings, relayed)
             body = _body_of(answer)
             action = EventAction.WITHHELD
         except Refusal as refusal:
@@ -230,12 +234,15 @@ class Guard:
         except RegistryUnavailable as error:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, f"registry: {error}") from error
 
-    async def _inspected(self, ask: Ask, subject: Subject, findings: Findings) -> Answer:
-        first = await self._round(ask, subject, findings)
+    async def _inspected(
+        self, ask: Ask, subject: Subject, findings: Findings, relayed: Callable[[Answer], None]
+    ) -> Answer:
+        first = await self._round(ask, subject, findings, relayed)
         if not (first.denied or first.late or findings.doubtful):
             return _served(first.answer)
         exclude = tuple(sorted(one for _, one in first.denied))
-        again = await self._round(ask.model_copy(update={"exclude": exclude}), subject, findings)
+        anew = ask.model_copy(update={"exclude": exclude})
+        again = await self._round(anew, subject, findings, relayed)
         findings.behind(again.late)
         if again.denied:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "denied units after asking again")
@@ -245,12 +252,15 @@ class Guard:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "retrieval refuses what the labels permit")
         return _served(again.answer)
 
-    async def _round(self, ask: Ask, subject: Subject, findings: Findings) -> Round:
+    async def _round(
+        self, ask: Ask, subject: Subject, findings: Findings, relayed: Callable[[Answer], None]
+    ) -> Round:
         """One question and its look-up; what is denied is noted already."""
         try:
             answer = await self._retrieval.ask(ask)
         except RetrievalFault as error:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, str(error)) from error
+        relayed(answer)
         findings.note(answer)
         if answer.status == 409:
             raise PolicyMoved

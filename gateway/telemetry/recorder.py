@@ -122,7 +122,7 @@ class Recorder:
             self._ids.choose(None)
         for one in record.stations:
             span.add_event(
-                f"station.{one.station}",
+                one.station if "." in one.station else f"station.{one.station}",
                 checked({"duration_us": (one.ended_ns - one.started_ns) // 1_000}, STATION),
                 timestamp=record.began_ns + (one.ended_ns - record.started_ns),
             )

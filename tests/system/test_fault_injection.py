@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gateway.compose import data_path
 from gateway.compose.failure import CannotStart
 from retrieval.app import RetrievalApp
-from retrieval.contract import Answer, Ask, Governed
+from retrieval.contract import Answer, Ask, Governed, Phase
 from retrieval.embed.hashing import HashingEmbedder
 from retrieval.embedded import Embedded
 from retrieval.ingest.identity import thread_id, unit_id
@@ -37,6 +37,7 @@ from tests.system.composed import (
     unit,
 )
 
+RETRIEVAL_PHASES = {f"retrieval.{phase}" for phase in Phase}
 CANARY = "zirconium-heron"
 SECRET = "law/secret"
 HIDDEN = {"visibility": "internal"}
@@ -104,7 +105,13 @@ async def one_event(stage: Composed, reply: Reply, **wanted: object) -> None:
     assert event["policy_digest"] == stage.gateway.snapshot.digest
     span = await stage.span(event["request_id"])
     assert span["context"]["trace_id"].removeprefix("0x") == event["trace_id"]
-    assert [one["name"] for one in span["events"]].count(event["kind"]) == 1
+    names = [one["name"] for one in span["events"]]
+    assert names.count(event["kind"]) == 1
+    told = [name.removeprefix("station.") for name in names if name.startswith("station.")]
+    assert told[:6] == ["admit", "match", "identify", "place", "decide", "relay"]
+    assert ("inspect" in told[6:]) or reply.status != 200
+    assert {name for name in names if name.startswith("retrieval.")} <= RETRIEVAL_PHASES
+    assert "retrieval.total" in names or reply.status != 200
 
 
 @pytest.mark.parametrize("who", ["customer", "partner"])
