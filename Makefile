@@ -7,7 +7,7 @@ SUITE ?=
 # Test processes, each with a Postgres and a vector engine of its own.
 WORKERS ?= 2
 
-.PHONY: demo test test-deep lint types imports bench lock check clean
+.PHONY: demo test test-deep lint types imports policy bench lock check clean
 
 # The time of the download is printed apart: it depends on the line, not on us.
 .venv/run.stamp: $(LOCKS)/run.txt pyproject.toml
@@ -42,10 +42,15 @@ types: .venv/dev.stamp
 imports: .venv/dev.stamp
 	$(BIN)/lint-imports
 
+policy: .venv/dev.stamp
+	$(BIN)/gateway policy fmt --check
+	$(BIN)/gateway policy lint --strict
+	$(BIN)/gateway policy verify
+
 bench: .venv/dev.stamp
 	$(BIN)/python -m tests.bench $(SUITE)
 
-check: lint types imports test
+check: lint types imports policy test
 
 # Maintainers: write the locks anew. Needs pip-tools; never leaves a registry's address in a file.
 lock: .venv/dev.stamp
