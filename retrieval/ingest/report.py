@@ -72,7 +72,8 @@ class Reason:
         about = f" {self.address}" if self.address else ""
         value = f" `{self.value}`" if self.value else ""
         where = f" {self.field}" if self.field else ""
-        return f"{self.place}: {self.sort}{about}:{where}{value}: {self.reason}"
+        what = f":{where}{value}" if self.field or self.value else ""
+        return f"{self.place}: {self.sort}{about}{what}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,6 @@ from retrieval.ingest.report import Sort
 
 _WORDS: Final = ", ".join(FACETS)
 _WORDS_TYPED: Final = ", ".join(f"{facet} text" for facet in FACETS)
-_WORDS_SET: Final = ", ".join(f"{facet} = r.{facet}" for facet in FACETS)
 _COMPARTMENTS: Final = "tenant, jurisdiction"
 
 

@@ -12,6 +12,7 @@ from policies.vocabulary import FACETS
 from retrieval.embed.hashing import HashingEmbedder
 from retrieval.ingest import Exit, Outcome, Report, Sort, run
 from retrieval.ingest.identity import unit_id
+from retrieval.ingest.report import Reason
 from tests.retrieval.ingest.bench import GOOD, Bench, Line, thread, unit
 
 EIGHT = {
@@ -350,3 +351,11 @@ def test_a_report_reads_back_from_its_json(bench: Bench) -> None:
     again = Report.from_json(report.as_json())
     assert again == report
     assert "s.jsonl:3" in report.readable()
+
+
+def test_a_reason_reads_as_one_sentence() -> None:
+    """Place, object, field and word, reason; what is missing leaves no colon behind."""
+    whole = Reason("s.jsonl:3", Sort.UNIT, "notes.shed", "visibility", "VIPs", "not one of ours")
+    assert str(whole) == "s.jsonl:3: unit notes.shed: visibility `VIPs`: not one of ours"
+    bare = Reason("b.md:1", Sort.RECORD, "", "", "", "the file has no front matter")
+    assert str(bare) == "b.md:1: record: the file has no front matter"
