@@ -28,7 +28,11 @@ def query(
         str | None, typer.Option("--as", metavar="NAME", help="An identity of the file.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="F", help="A bearer token of your own.")
+        Path | None,
+        # not typer's check: what cannot be read is said in our words, with a remedy
+        typer.Option(
+            "--token-file", metavar="F", readable=False, help="A bearer token of your own."
+        ),
     ] = None,
     identities: Annotated[
         Path | None, typer.Option("--identities", metavar="F", help="Where the names are.")

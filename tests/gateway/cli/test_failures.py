@@ -204,6 +204,11 @@ def test_policy_verify_is_the_policy_houses_own_command() -> None:
     assert "equals Casbin" in ended.out
 
 
+def test_a_folder_is_no_token(tmp_path: Path) -> None:
+    """Nobody can read a token from it, root neither."""
+    one_line(gateway("query", "x", "--token-file", str(tmp_path)), 2, "token_unreadable")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_token_is_said(tmp_path: Path) -> None:
     """A file without rights is not an empty token."""
