@@ -30,7 +30,8 @@ INDEX: Final = "gw_index"
 POLICY: Final = "gw_policy"
 JOURNAL: Final = "gw_journal"
 SEAL: Final = "gw_seal"
-STATIONS: Final = (GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL)
+WATCH: Final = "gw_watch"
+STATIONS: Final = (GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL, WATCH)
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 

@@ -23,6 +23,7 @@ from retrieval.stores.roles import (
     POLICY,
     SEAL,
     STATIONS,
+    WATCH,
     profile_role,
     serving_login,
 )
@@ -232,6 +233,9 @@ def test_each_writer_can_write_only_at_its_own_station(world: World) -> None:
             "delete from gate.audience_filter_policy",
             "insert into gate.profile_role values ('x', 'x', 'x')",
             "delete from gate.consent",
+            "update gate.policy_release set files = '{}'",
+            "delete from gate.policy_release",
+            "update gate.replica set digest = 'x'",
         ),
         JOURNAL: (
             "select from gate.security_event",
@@ -242,6 +246,12 @@ def test_each_writer_can_write_only_at_its_own_station(world: World) -> None:
         SEAL: (
             "insert into gate.security_event (id) values (gen_random_uuid())",
             "delete from gate.security_event_seal",
+            "select from brain.unit",
+        ),
+        WATCH: (
+            "update gate.policy_release set state = 'active'",
+            "insert into gate.active_revision values (true, 'x', 1)",
+            "select from gate.profile_grant",
             "select from brain.unit",
         ),
     }
