@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from policies.decision import UNCLASSED
 from policies.faults import Faults, Place
+from policies.kinds import AdminAction, LabelAuthor
 from policies.loader import ANONYMOUS
 from policies.snapshot import Snapshot
 from policies.vocabulary import CONSENTS, FACETS
@@ -25,6 +26,8 @@ class Ask(StrEnum):
     PLACE_AGENT = "place_agent"
     ROUTE = "route"
     CONSENT = "consent"
+    ADMIN = "admin"
+    LABEL = "label"
 
 
 WORDS: Final[Mapping[Ask, tuple[str, ...]]] = {
@@ -32,6 +35,8 @@ WORDS: Final[Mapping[Ask, tuple[str, ...]]] = {
     Ask.PLACE_AGENT: ("roles", "task", "tool"),
     Ask.ROUTE: ("audience", "route", "method"),
     Ask.CONSENT: ("audience", "purpose", "approver", "ttl"),
+    Ask.ADMIN: ("roles", "action"),
+    Ask.LABEL: ("audience", "approver", "author"),
 }
 """What every question names, no more and no less."""
 
@@ -218,10 +223,12 @@ class _Cases:
         )
 
     def _known_words(self, fields: Mapping[str, Node]) -> None:
-        known = {
+        known: Mapping[str, Collection[str]] = {
             "issuer": [issuer.alias for issuer in self._snapshot.issuers],
             "route": [route.id for route in self._snapshot.routes],
             "audience": [*self._vocabulary.audiences, *self._profiles, ANONYMOUS],
+            "action": list(AdminAction),
+            "author": list(LabelAuthor),
         }
         for key, words in known.items():
             if key in fields:

@@ -2,7 +2,7 @@
 
 A file holds named units and, all optional, *tests* (a matrix of profiles, units and
 consents; pairs that are not expected to be allowed must be denied), *requests* (to the
-four small kinds) and *invariants* over every state:
+six small kinds) and *invariants* over every state:
 
     - never:  {profile: [...], visibility: [...], consent: [none]}    nobody reads these
     - always: {profile: [...], kind: [...]}                           all of these are read
@@ -34,6 +34,7 @@ from policies.decision import Decision
 from policies.errors import InvalidPolicy
 from policies.faults import Faults, Place
 from policies.files import decoded
+from policies.kinds import AdminAction, LabelAuthor
 from policies.predicate import boxes
 from policies.snapshot import DEFAULT_FOLDER, Snapshot, load
 from policies.table import FacetSets, members
@@ -171,6 +172,14 @@ class _Runner:
             case Ask.CONSENT:
                 return self._snapshot.decide_consent(
                     words["audience"], words["purpose"], words["approver"], words["ttl"]
+                )
+            case Ask.ADMIN:
+                return self._snapshot.decide_admin(
+                    request.claims["roles"], AdminAction(words["action"])
+                )
+            case Ask.LABEL:
+                return self._snapshot.decide_label(
+                    words["audience"], words["approver"], LabelAuthor(words["author"])
                 )
 
     def _box(self, box: Box, *, wanted: bool) -> list[str]:

@@ -130,7 +130,7 @@ def check(
     sets: FacetSets,
     domains: Mapping[Kind, Mapping[str, Sequence[str]]],
 ) -> int:
-    """All five kinds on their quotients. Returns the number of questions asked of Casbin."""
+    """All kinds on their quotients. Returns the number of questions asked of Casbin."""
     asked = check_units(vocabulary, table.units, sets)
     for kind, relation in table.relations.items():
         asked += check_relation(relation, domains[kind])

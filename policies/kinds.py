@@ -1,4 +1,4 @@
-"""The five kinds of decision: their columns, the file of their rules, and their fixed model.
+"""The seven kinds of decision: their columns, the file of their rules, and their fixed model.
 
 Every kind has one shape, the only one whose compiled form is exact by set algebra: a row
 matches a request when, in every column, the row's set and the request's set have a member
@@ -7,6 +7,9 @@ in common; a request is allowed when an allow row matches and no deny row does.
 Requests have one value per column, but for the columns in ``many`` (an agent's roles, a
 caller's claims): there they carry all that the caller has, so that a deny row on any one
 of them counts.
+
+Two kinds are ``optional``: a policy without the file has no row of that kind, so nobody may
+do what it decides. (An empty file is still refused: it looks like rules and holds none.)
 
 Models are generated from this table and pinned by hash; reviewers never edit them, and
 an edit of this module that changes one is noticed.
@@ -27,17 +30,42 @@ class Kind(StrEnum):
     ROUTES = "routes"
     UNITS = "units"
     CONSENT = "consent"
+    ADMIN = "admin"
+    LABELS = "labels"
+
+
+class AdminAction(StrEnum):
+    """What an operator may ask of the running gateway; closed, because each has its own code.
+
+    The three ``live`` actions are steps: how many units a change touches by order of
+    magnitude, exactly, and which ones.
+    """
+
+    LIVE_BUCKETED = "live_bucketed"
+    LIVE_COUNTS = "live_counts"
+    LIVE_IDS = "live_ids"
+    EXPLAIN_UNIT = "explain_unit"
+    READ_SHADOW = "read_shadow"
+
+
+class LabelAuthor(StrEnum):
+    """Whether the approver of a label change wrote it: ``same`` person, or an ``other``."""
+
+    OTHER = "other"
+    SAME = "same"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """``columns`` in file order, without rule id and eft. ``paired`` columns are read as one
-    value ``claim=value``, because they only mean something together."""
+    value ``claim=value``, because they only mean something together. ``optional``: the file
+    may be absent, and then nobody may do anything of this kind."""
 
     kind: Kind
     columns: tuple[str, ...]
     many: frozenset[str] = frozenset()
     paired: tuple[str, str] | None = None
+    optional: bool = False
 
     @property
     def file(self) -> str:
@@ -87,6 +115,8 @@ SHAPES: Final = {
         Shape(Kind.ROUTES, ("audience", "route", "method")),
         Shape(Kind.UNITS, ("profile", *FACETS, "consent")),
         Shape(Kind.CONSENT, ("audience", "purpose", "approver", "ttl")),
+        Shape(Kind.ADMIN, ("role", "action"), many=frozenset({"role"}), optional=True),
+        Shape(Kind.LABELS, ("audience", "approver", "author"), optional=True),
     )
 }
 
@@ -96,5 +126,7 @@ MODEL_SHA256: Final = {
     Kind.ROUTES: "b47027e26dee9e22a21b4ddb006961a4fd51836b711508c714f6ca1822df61a5",
     Kind.UNITS: "c596c5068af7b6c59690b501a7c523f5fe878319887fb4dae138612657243cd1",
     Kind.CONSENT: "3901ac28ac6a93802545e15821e18b19e90fa42e62ea3ebcd32cdb260b2c1faf",
+    Kind.ADMIN: "0e6e499f09c6659660805ee6f00527157547eca715f526508f3f04e0b700810d",
+    Kind.LABELS: "b65666befc0892323d163a6115aac212a93ca429b6fd4a9b645a97ee5d6f012f",
 }
 """The models that the compiler is proven for. A change here is a change of semantics."""

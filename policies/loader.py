@@ -16,7 +16,7 @@ from policies.bindings import IssuerBinding, Route, TrustedPeer, Upstream
 from policies.decision import PolicyDigest
 from policies.faults import Faults, Place
 from policies.files import PolicyFiles
-from policies.kinds import MODEL_SHA256, SHAPES, Kind, Shape
+from policies.kinds import MODEL_SHA256, SHAPES, AdminAction, Kind, LabelAuthor, Shape
 from policies.mapping import IngestMapping
 from policies.mapping_file import read_mapping
 from policies.rows import Row, read_rows
@@ -71,7 +71,7 @@ def parse(folder: Path, overlay: Path | None = None) -> Parsed:
     domains = {kind: _domains(kind, vocabulary, issuers, routes) for kind in Kind}
     rows: dict[Kind, tuple[Row, ...]] = {}
     for kind, shape in SHAPES.items():
-        text = found.text(shape.file, faults)
+        text = None if _left_out(shape, found) else found.text(shape.file, faults)
         rows[kind] = read_rows(shape, text, domains[kind], faults) if text is not None else ()
     faults.check()
     return Parsed(
@@ -123,8 +123,15 @@ def _mappings(
     return mappings
 
 
+def _left_out(shape: Shape, found: PolicyFiles) -> bool:
+    """Whether the policy says nothing of an optional kind, which denies all of it."""
+    return shape.optional and shape.file not in found.contents
+
+
 def _check_models(found: PolicyFiles, faults: Faults) -> None:
     for shape in SHAPES.values():
+        if _left_out(shape, found) and shape.model_file not in found.contents:
+            continue
         content = found.contents.get(shape.model_file)
         if content is None or hashlib.sha256(content).hexdigest() != MODEL_SHA256[shape.kind]:
             faults.add(
@@ -199,4 +206,12 @@ def _domains(
                 "purpose": vocabulary.purposes,
                 "approver": vocabulary.roles,
                 "ttl": vocabulary.ttls,
+            }
+        case Kind.ADMIN:
+            return {"role": vocabulary.roles, "action": tuple(AdminAction)}
+        case Kind.LABELS:
+            return {
+                "audience": vocabulary.audiences,
+                "approver": vocabulary.roles,
+                "author": tuple(LabelAuthor),
             }

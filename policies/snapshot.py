@@ -17,7 +17,7 @@ from policies import congruence, oracle, soundness
 from policies.bindings import IssuerBinding, Route, TrustedPeer, Upstream
 from policies.decision import Decision, Effect, Grant, PolicyDigest
 from policies.errors import UnknownProfile
-from policies.kinds import Kind
+from policies.kinds import AdminAction, Kind, LabelAuthor
 from policies.loader import Parsed, parse
 from policies.mapping import IngestMapping
 from policies.table import DecisionTable, FacetSets, Relation, members, relation, unit_table
@@ -100,6 +100,20 @@ class Snapshot:
         reader = self.vocabulary.profiles.get(audience, audience)
         return self._relation(Kind.CONSENT).decide(
             purpose, self.digest, *map(_one, (reader, purpose, approver_role, ttl))
+        )
+
+    def decide_admin(self, roles: frozenset[str], action: AdminAction) -> Decision:
+        """Whether an operator with these verified roles may ask this of the running gateway.
+
+        No role, no right; a deny row on any one of the roles denies.
+        """
+        return self._relation(Kind.ADMIN).decide(action, self.digest, roles, _one(action))
+
+    def decide_label(self, audience: str, approver_role: str, author: LabelAuthor) -> Decision:
+        """Whether someone of this role may approve a label that opens units to an audience."""
+        reader = self.vocabulary.profiles.get(audience, audience)
+        return self._relation(Kind.LABELS).decide(
+            reader, self.digest, *map(_one, (reader, approver_role, author))
         )
 
     def route(self, route_id: str) -> Route | None:

@@ -178,7 +178,7 @@ def members(bits: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DecisionTable:
-    """All five kinds, compiled."""
+    """All kinds, compiled."""
 
     units: UnitTable
     relations: Mapping[Kind, Relation]

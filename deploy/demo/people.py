@@ -69,6 +69,28 @@ CLIENTS: Final = (
         "colleague who may give consents",
     ),
     Client(
+        "policy-reviewer",
+        Realm.STAFF,
+        {
+            "groups": ["staff-all"],
+            "roles": ["policy-reviewer"],
+            "tenants": ["acme", "globex"],
+            "jurisdictions": ["eu", "vn"],
+        },
+        "colleague who reviews changes of policy and may ask what they touch",
+    ),
+    Client(
+        "knowledge-owner",
+        Realm.STAFF,
+        {
+            "groups": ["staff-all"],
+            "roles": ["knowledge-owner"],
+            "tenants": ["acme", "globex"],
+            "jurisdictions": ["eu", "vn"],
+        },
+        "colleague who may approve labels that open units inside the house",
+    ),
+    Client(
         "contractor",
         Realm.STAFF,
         {
@@ -126,6 +148,7 @@ CLIENTS: Final = (
         },
         "compares what was superseded with what replaced it",
     ),
+    Client("policy-ci", Realm.SERVICES, {"roles": ["policy-ci"]}, "pipeline that checks policy"),
     Client("portal-customer", Realm.SERVICES, {}, "backend of the customers' portal"),
     Client("portal-partner", Realm.SERVICES, {}, "backend of the partners' portal"),
     Client("portal-employee", Realm.SERVICES, {}, "backend of the employees' portal"),

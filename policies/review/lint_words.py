@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from policies.decision import Effect
 from policies.faults import Place
-from policies.kinds import SHAPES, Kind
+from policies.kinds import SHAPES, AdminAction, Kind
 from policies.loader import ANONYMOUS
 from policies.review.finding import Finding, Level
 from policies.review.reading import Reading
@@ -67,12 +67,16 @@ def _unused(reading: Reading) -> Iterator[Finding]:
     used: dict[str, tuple[Iterable[str], set[str]]] = {
         "role": (
             vocabulary.roles,
-            _named(reading, Kind.AGENTS, "role") | _named(reading, Kind.CONSENT, "approver"),
+            _named(reading, Kind.AGENTS, "role")
+            | _named(reading, Kind.CONSENT, "approver")
+            | _named(reading, Kind.LABELS, "approver")
+            | _named(reading, Kind.ADMIN, "role"),
         ),
         "task": (vocabulary.tasks, _named(reading, Kind.AGENTS, "task")),
         "tool": (vocabulary.tools, {route.tool for route in reading.snapshot.routes}),
         "purpose": (vocabulary.purposes, _named(reading, Kind.CONSENT, "purpose")),
         "ttl": (vocabulary.ttls, _named(reading, Kind.CONSENT, "ttl")),
+        "operator's action": (AdminAction, _named(reading, Kind.ADMIN, "action")),
         "upstream": (
             reading.snapshot.upstreams,
             {route.upstream for route in reading.snapshot.routes},

@@ -46,6 +46,8 @@ class Matrix:
     routes: Grid
     agents: Grid
     consents: Grid
+    labels: Grid
+    admin: Grid
 
 
 def matrix(reading: Reading) -> Matrix:
@@ -65,6 +67,8 @@ def matrix(reading: Reading) -> Matrix:
         _routes(reading),
         _rows(reading, Kind.AGENTS, ("role", "task", "tool", "profile")),
         _rows(reading, Kind.CONSENT, ("audience", "purpose", "approver", "ttl")),
+        _rows(reading, Kind.LABELS, ("audience", "approver", "author")),
+        _rows(reading, Kind.ADMIN, ("role", "action")),
     )
 
 
@@ -161,6 +165,8 @@ def page(report: Matrix) -> Page:
         ("Who may use which route", report.routes),
         ("What an agent works under", report.agents),
         ("Who may consent to whom", report.consents),
+        ("Who may approve a label that opens units", report.labels),
+        ("What an operator may ask", report.admin),
     ):
         blocks += [Heading(title), grid]
     return Page(f"policy {report.digest[:12]}", tuple(blocks))

@@ -24,6 +24,7 @@ from policies.vocabulary import Vocabulary
 Edit = Callable[[str, str, str], None]
 UNITS, AUDIENCE, AGENTS = "rules/units.csv", "rules/audience.csv", "rules/agents.csv"
 ROUTES, CONSENT, ISSUERS = "rules/routes.csv", "rules/consent.csv", "rules/issuers.yaml"
+ADMIN, LABELS = "rules/admin.csv", "rules/labels.csv"
 PATHS, UPSTREAMS, PEERS = "rules/routes.yaml", "rules/upstreams.yaml", "rules/trusted_peers.yaml"
 WORDS, MAPPING = "rules/vocabulary.yaml", "mappings/native.yaml"
 WIDE, NARROW, NEUTRAL = Direction.WIDENING, Direction.NARROWING, Direction.NEUTRAL
@@ -58,6 +59,16 @@ UP_TO_KIND = "{}, {}, published, published, low|standard, enacted|runtime, law|"
         (CONSENT, "role:risk_officer, 15m|1h|8h", "role:risk_officer, 15m|1h|8h|24h", WIDE,
          "ttl=24h"),
         (CONSENT, "p, C-CUS-1,", "# p, C-CUS-1,", NARROW, "- audience=customer"),
+        (ADMIN, "p, M-RISK-1, role:risk_officer, live_bucketed|",
+         "p, M-RISK-1, role:risk_officer, live_bucketed|live_ids|", WIDE,
+         "+ role=role:risk_officer action=live_ids"),
+        (ADMIN, "p, M-CI-1,", "# p, M-CI-1,", NARROW, "- role=role:policy_ci"),
+        (ADMIN, "p, M-X-CI,", "# p, M-X-CI,", WIDE,
+         "+ role=role:policy_ci&role:policy_reviewer action="),
+        (LABELS, "customer|partner, role:risk_officer", "customer|partner, role:risk_officer|"
+         "role:knowledge_owner", WIDE, "+ audience=customer|partner approver=role:knowledge_owner"),
+        (LABELS, "p, L-IN-1,", "# p, L-IN-1,", NARROW, "- audience=agent|employee"),
+        (LABELS, "p, L-X-SAME,", "# p, L-X-SAME,", NEUTRAL, "changes no reach"),
         (ISSUERS, "https://login.staff.example/\n", "https://login.staph.example/\n", WIDE, "url:"),
         (ISSUERS, "token_audience: https://gateway.example", "token_audience: https://x.example",
          WIDE, "token_audience:"),
@@ -70,8 +81,8 @@ UP_TO_KIND = "{}, {}, published, published, low|standard, enacted|runtime, law|"
          "`groups=temps`: nobody -> employee"),
         (ISSUERS, "contractors: grp:contractors", "contractor: grp:contractors", WIDE,
          "`groups=staff-all` and `groups=contractors`: nobody -> employee"),
-        (ISSUERS, "values: {risk-officer: role:risk_officer}",
-         "values: {risk-officer: role:risk_officer, intern: role:risk_officer}", WIDE, "`intern`"),
+        (ISSUERS, "values: {risk-officer: role:risk_officer,",
+         "values: {intern: role:risk_officer, risk-officer: role:risk_officer,", WIDE, "`intern`"),
         (ISSUERS, "writer: role:writer, ", "", NARROW, "`writer` means nothing"),
         (ISSUERS, "draft: draft, ", "", NARROW, "`draft` means nothing"),
         (ISSUERS, "tenants: {claim: tenants}", "tenants: {claim: teams}", WIDE, "tenants:"),
@@ -95,7 +106,7 @@ UP_TO_KIND = "{}, {}, published, published, low|standard, enacted|runtime, law|"
         (WORDS, "agent:auditor: agent", "agent:auditor: employee", WIDE, "is served as employee"),
         (WORDS, "risk_class: [low, standard, high]\n\n#", "risk_class: [high, standard, low]\n\n#",
          WIDE, "orders"),
-        (WORDS, "role:risk_officer]", "role:risk_officer, role:new]", NEUTRAL, "role:new"),
+        (WORDS, "role:policy_ci]", "role:policy_ci, role:new]", NEUTRAL, "role:new"),
         (WORDS, "ttls: [15m, 1h, 8h, 24h]", "ttls: [15m, 1h, 8h]", NARROW, "removed: 24h"),
         (MAPPING, "readiness: {sort: text, optional: true}", "readiness: {sort: text}", WIDE,
          "fields:"),

@@ -118,7 +118,7 @@ def test_the_default_policy_has_nothing_worse_than_notes(shipped: Reading) -> No
         ("rules/agents.csv", "p, G-INC-1,", "# p, G-INC-1,", "unreachable_profile", Level.WARNING),
         ("rules/audience.csv", "p, A-PAR-1,", "# p, A-PAR-1,", "unreachable_profile",
          Level.WARNING),
-        ("rules/vocabulary.yaml", "role:risk_officer]", "role:risk_officer, role:idle]",
+        ("rules/vocabulary.yaml", "role:policy_ci]", "role:policy_ci, role:idle]",
          "unused_word", Level.NOTE),
         ("rules/issuers.yaml", "staff-all: grp:staff,", "staff-all: grp:staff, x: grp:unheard,",
          "unused_alias", Level.NOTE),

@@ -7,6 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.decision import Effect
 from policies.kinds import Kind
 from policies.review import relation_diff
 from policies.review.change import Direction
@@ -18,6 +19,7 @@ from tests.policies.test_table_properties import rule_sets, small
 WORDS = {
     Kind.ROUTES: (("customer", "partner", "anonymous"), ("one", "two"), ("GET", "POST")),
     Kind.CONSENT: (("customer", "partner"), ("audit", "support"), ("role:x",), ("1h", "8h")),
+    Kind.LABELS: (("customer", "partner"), ("role:x", "role:y"), ("other", "same")),
 }
 pairs = st.sampled_from([*WORDS]).flatmap(
     lambda kind: st.tuples(st.just(kind), rule_sets(WORDS[kind]), rule_sets(WORDS[kind]))
@@ -46,6 +48,36 @@ def test_every_request_that_is_decided_otherwise_is_told_once(
     ):  # fmt: skip
         assert len(told[direction]) == len(set(told[direction]))
         assert set(told[direction]) == wanted
+
+
+ROLES, ACTIONS = ("role:x", "role:y", "role:z"), ("live_ids", "read_shadow")
+operators = rule_sets((ROLES, ACTIONS))
+
+
+@given(operators, operators)
+def test_whatever_any_set_of_roles_gains_or_loses_is_told(
+    before: list[Row], after: list[Row]
+) -> None:
+    """Every set of roles is tried by definition: one row matches it, and no deny row does."""
+    told = {
+        change.direction
+        for change in relation_diff.compare(
+            reading(small(), {Kind.ADMIN: before}), reading(small(), {Kind.ADMIN: after})
+        )
+    }
+    sets = [frozenset(c) for size in (1, 2, 3) for c in itertools.combinations(ROLES, size)]
+    was, now = (
+        {
+            (roles, action)
+            for roles in sets
+            for action in ACTIONS
+            if {row.effect for row in rows if roles & row.cells[0] and action in row.cells[1]}
+            == {Effect.ALLOW}
+        }
+        for rows in (before, after)
+    )
+    assert (Direction.WIDENING in told) is bool(now - was)
+    assert (Direction.NARROWING in told) is bool(was - now)
 
 
 @given(st.sets(st.tuples(*(st.sampled_from("abc") for _ in range(3)))))
