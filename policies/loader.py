@@ -50,7 +50,14 @@ class Parsed:
 def parse(folder: Path, overlay: Path | None = None) -> Parsed:
     """Everything in the folder. Raises InvalidPolicy with all faults, sorted."""
     faults = Faults()
-    found = files.read(folder, overlay, faults)
+    return parse_files(files.read(folder, overlay, faults), faults)
+
+
+def parse_files(found: PolicyFiles, faults: Faults) -> Parsed:
+    """Everything in files that were read from anywhere; ``faults`` are those of the reading.
+
+    Raises InvalidPolicy with all faults, sorted.
+    """
     _check_models(found, faults)
     vocabulary = read_vocabulary(found, faults)
     if vocabulary is None:

@@ -38,11 +38,34 @@ class PolicyDiff:
     files: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What NEW opens and closes, and which way that goes as a whole."""
+
+    direction: Direction
+    profiles: tuple[ProfileDiff, ...]
+    changes: tuple[Change, ...]
+
+
 def diff(old: Reading, new: Reading) -> PolicyDiff:
     """The difference of two policies that could both be served.
 
     Cost: a fraction of a second for a few edited rows; folding grows with the states touched.
     """
+    found = reach(old, new)
+    return PolicyDiff(
+        old.snapshot.digest,
+        new.snapshot.digest,
+        found.direction,
+        found.profiles,
+        found.changes,
+        case_diff.compare(old, new),
+        _files(old, new),
+    )
+
+
+def reach(old: Reading, new: Reading) -> Reach:
+    """The same without cases and files: all that needs no folder."""
     profiles = unit_diff.compare(old, new)
     changes = (
         *placement_diff.compare(old, new),
@@ -54,15 +77,7 @@ def diff(old: Reading, new: Reading) -> PolicyDiff:
     directions = [change.direction for change in changes]
     directions += [Direction.WIDENING for profile in profiles if profile.gained]
     directions += [Direction.NARROWING for profile in profiles if profile.lost]
-    return PolicyDiff(
-        old.snapshot.digest,
-        new.snapshot.digest,
-        strongest(directions),
-        profiles,
-        changes,
-        case_diff.compare(old, new),
-        _files(old, new),
-    )
+    return Reach(strongest(directions), profiles, changes)
 
 
 def _unknown(old: Snapshot, new: Snapshot) -> tuple[Change, ...]:

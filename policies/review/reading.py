@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def read(folder: Path = DEFAULT_FOLDER, overlay: Path | None = None) -> Reading:
     parsed = parse(folder, overlay)
     snapshot = proven(parsed)
     return Reading(folder, parsed, snapshot, FacetSets(parsed.vocabulary))
+
+
+def of_parsed(parsed: Parsed) -> Reading:
+    """Files that lie in no folder, hence without cases; compiled, not proven."""
+    return Reading(Path(os.devnull), parsed, *compiled(parsed))
 
 
 def read_unproven(folder: Path = DEFAULT_FOLDER, overlay: Path | None = None) -> Reading:
