@@ -23,8 +23,10 @@ from typing import Any, Final, Protocol
 from gateway import stations
 from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import OwnKeys
+from gateway.decisions.facts import Facts
 from gateway.egress.guard import Guard, PolicyMoved
 from gateway.egress.scope import ScopeDocuments
+from gateway.egress.tally import Tally
 from gateway.errors import PROBLEM_JSON, Code, Headers, Refusal, problem_body, status_of
 from gateway.holder import SnapshotHolder
 from gateway.ingress.abort import ABORT
@@ -81,6 +83,8 @@ class Visit:
     bytes_out: int = 0
     sent: bool = False
     times: list[StationTime] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    facts: Facts = field(default_factory=Facts)
     _mark_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -90,7 +94,16 @@ class Visit:
         """Note that a station is done; it began where the one before ended."""
         now = time.perf_counter_ns()
         self.times.append(StationTime(station, self._mark_ns, now))
+        self.facts.station = station
         self._mark_ns = now
+
+    def walk(self) -> Facts:
+        """Begin the stations after *admit*, maybe anew: what an earlier walk found is void,
+        but for the units that it kept back."""
+        self.route = self.audience = self.profile = ""
+        self.decision = "deny"
+        self.facts = Facts(tally=self.tally, station="admit")
+        return self.facts
 
     def relayed(self, answer: Answer) -> None:
         """Note an answer of retrieval, and where its own time went. It may come twice: a
@@ -122,6 +135,7 @@ class Visit:
             ended_ns=time.perf_counter_ns(),
             stations=tuple(self.times),
             event=self.event,
+            facts=self.facts,
             bytes_in=body.read_bytes,
             bytes_out=self.bytes_out,
             peer=self.peer,
@@ -215,7 +229,8 @@ class DataPlane:
 
     async def _decided(self, admitted: Admitted, visit: Visit, body: Body) -> Granted:
         """Stations 2 to 5, under the snapshot that is in force now."""
-        snapshot = self.snapshots.current
+        snapshot, facts = self.snapshots.current, visit.walk()
+        facts.snapshot = snapshot
         visit.digest = snapshot.digest
         matched = stations.match(admitted, snapshot)
         visit.route = matched.route.id
@@ -223,12 +238,15 @@ class DataPlane:
         identified = await stations.identify(
             matched, self.authenticator, self.keys, gateway_id=self.gateway_id
         )
-        wish = await stations.wish_of(identified, body)
+        facts.identified = True
+        facts.principal, facts.actor = identified.principal, identified.actor
+        wish = facts.wish = await stations.wish_of(identified, body)
         visit.passed("identify")
-        placed = stations.place(identified, wish)
+        placed = stations.place(identified, wish, facts.decisions.append)
+        facts.subject = placed.subject
         visit.audience, visit.profile = placed.subject.audience, placed.subject.grant.profile
         visit.passed("place")
-        granted = stations.decide(placed)
+        granted = stations.decide(placed, facts.decisions.append)
         visit.decision = "allow"
         visit.passed("decide")
         return granted
@@ -244,7 +262,7 @@ class DataPlane:
             try:
                 async with asyncio.timeout(left_s):
                     inspected = await stations.inspect_guarded(
-                        granted, self.guard, self.documents, visit.relayed
+                        granted, self.guard, self.documents, visit.relayed, visit.tally
                     )
             except TimeoutError:
                 raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "deadline") from None
@@ -256,7 +274,7 @@ class DataPlane:
                 if matched.route.mode is RouteMode.OPAQUE:
                     inspected = await stations.inspect_opaque(relayed)
                 else:
-                    inspected = await stations.inspect_json(relayed, self.guard)
+                    inspected = await stations.inspect_json(relayed, self.guard, visit.tally)
                     visit.event = inspected.event
         visit.passed("inspect")
         return inspected

@@ -11,6 +11,7 @@ Source: architecture section 5 ("Profiles").
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from gateway.errors import Code, Refusal, challenge
@@ -24,6 +25,10 @@ ANONYMOUS: Final = "anonymous"
 AGENT: Final = "agent"
 
 
+def _unnoted(decision: Decision) -> None:
+    """Whoever places a caller without a record of it."""
+
+
 def place(
     snapshot: Snapshot,
     route: Route,
@@ -32,8 +37,11 @@ def place(
     principal: Principal | None,
     actor: Upstream | None,
     wish: Wish,
+    decided: Callable[[Decision], None] = _unnoted,
 ) -> Subject:
     """The subject that this caller is on this route.
+
+    ``decided`` is told of each decision of the policy, a refusing one included.
 
     Raises: Refusal ``unauthenticated`` (anonymous where no row says so), ``no_audience``,
     ``ambiguous_audience``, ``task_scope_required``, ``task_scope_refused``,
@@ -42,14 +50,14 @@ def place(
     if wish.purpose and wish.purpose not in snapshot.vocabulary.purposes:
         raise Refusal(Code.BAD_REQUEST, "unknown purpose")
     if principal is None:
-        audience = profile = _anonymous(snapshot, route, method)
+        audience = profile = _anonymous(snapshot, route, method, decided)
         task_scope = _task_scope(frozenset(), wish)
     else:
-        audience = _value(snapshot.place(principal.issuer, principal.claims))
+        audience = _value(snapshot.place(principal.issuer, principal.claims), decided)
         task_scope = _task_scope(principal.claims.get("task_scopes", frozenset()), wish)
         profile = audience
         if audience == AGENT:
-            profile = _agent_profile(snapshot, route, principal, task_scope)
+            profile = _agent_profile(snapshot, route, principal, task_scope, decided)
     profiles = [profile]
     if wish.audience:
         narrowed = snapshot.narrow(wish.audience)
@@ -70,9 +78,13 @@ def place(
     )
 
 
-def _anonymous(snapshot: Snapshot, route: Route, method: str) -> str:
+def _anonymous(
+    snapshot: Snapshot, route: Route, method: str, decided: Callable[[Decision], None]
+) -> str:
     """The audience of a caller without credentials, by the route's own row."""
-    if not route.anonymous or not snapshot.decide_route(ANONYMOUS, route.id, method).allowed:
+    decision = snapshot.decide_route(ANONYMOUS, route.id, method)
+    decided(decision)
+    if not route.anonymous or not decision.allowed:
         raise Refusal(Code.UNAUTHENTICATED, "no credential", headers=challenge())
     return route.anonymous
 
@@ -86,7 +98,13 @@ def _task_scope(permitted: frozenset[str], wish: Wish) -> str:
     return next(iter(permitted)) if len(permitted) == 1 else ""
 
 
-def _agent_profile(snapshot: Snapshot, route: Route, principal: Principal, task_scope: str) -> str:
+def _agent_profile(
+    snapshot: Snapshot,
+    route: Route,
+    principal: Principal,
+    task_scope: str,
+    decided: Callable[[Decision], None],
+) -> str:
     if not route.tool:
         raise Refusal(Code.NO_AUDIENCE, "agents have no tool here")
     if not task_scope:
@@ -94,10 +112,11 @@ def _agent_profile(snapshot: Snapshot, route: Route, principal: Principal, task_
             raise Refusal(Code.TASK_SCOPE_REQUIRED, "several verified task scopes")
         raise Refusal(Code.NO_AUDIENCE, "no verified task scope")
     roles = principal.claims.get("roles", frozenset())
-    return _value(snapshot.place_agent(roles, task_scope, route.tool))
+    return _value(snapshot.place_agent(roles, task_scope, route.tool), decided)
 
 
-def _value(decision: Decision) -> str:
+def _value(decision: Decision, decided: Callable[[Decision], None]) -> str:
+    decided(decision)
     if decision.allowed:
         return decision.value
     ambiguous = decision.reason == "ambiguous_audience"

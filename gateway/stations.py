@@ -24,6 +24,7 @@ from gateway.authn.claims import subject_id
 from gateway.authn.own_keys import OwnKeys
 from gateway.egress.guard import Guard, Occasion
 from gateway.egress.scope import ScopeDocuments
+from gateway.egress.tally import Tally
 from gateway.errors import Code, Headers, Refusal, challenge
 from gateway.ingress.body import Body
 from gateway.ingress.normalise import origin_form, segments_of, valid_host
@@ -215,8 +216,11 @@ async def wish_of(identified: Identified, body: Body) -> Wish:
     return wishes.of_query(admitted.query)
 
 
-def place(identified: Identified, wish: Wish) -> Placed:
-    """The caller as policy sees it. Raises: Refusal, see `placement.place`."""
+def place(identified: Identified, wish: Wish, decided: Callable[[Decision], None]) -> Placed:
+    """The caller as policy sees it; ``decided`` is told what the policy says on the way.
+
+    Raises: Refusal, see `placement.place`.
+    """
     matched = identified.matched
     subject = placement.place(
         matched.snapshot,
@@ -225,16 +229,21 @@ def place(identified: Identified, wish: Wish) -> Placed:
         principal=identified.principal,
         actor=identified.actor,
         wish=wish,
+        decided=decided,
     )
     return Placed(identified, wish, subject)
 
 
-def decide(placed: Placed) -> Granted:
-    """Whether this subject may use this route. Raises: Refusal ``forbidden``."""
+def decide(placed: Placed, decided: Callable[[Decision], None]) -> Granted:
+    """Whether this subject may use this route; ``decided`` is told.
+
+    Raises: Refusal ``forbidden``.
+    """
     matched = placed.identified.matched
     decision = matched.snapshot.decide_route(
         placed.subject.audience, matched.route.id, matched.admitted.method
     )
+    decided(decision)
     if not decision.allowed:
         raise Refusal(Code.FORBIDDEN, f"{decision.reason} {' '.join(decision.rules)}".strip())
     return Granted(placed, decision)
@@ -268,11 +277,15 @@ async def relay(granted: Granted, hop: Hop, body: Body) -> Relayed:
 
 
 async def inspect_guarded(
-    granted: Granted, guard: Guard, documents: ScopeDocuments, relayed: Callable[[Answer], None]
+    granted: Granted,
+    guard: Guard,
+    documents: ScopeDocuments,
+    relayed: Callable[[Answer], None],
+    tally: Tally,
 ) -> Inspected:
     """Relay and inspect in one for retrieval, which may have to be asked a second time.
 
-    ``relayed`` is told of each answer before it is inspected.
+    ``relayed`` is told of each answer before it is inspected, ``tally`` of its units.
 
     Raises: Refusal; PolicyMoved when the request must be placed anew.
     """
@@ -284,7 +297,7 @@ async def inspect_guarded(
             matched.snapshot, placed.identified.principal, placed.subject
         )
         return Inspected(200, _HEADERS, document, None, None)
-    passed = await guard.answer(ask_of(granted), placed.subject, _occasion(matched), relayed)
+    passed = await guard.answer(ask_of(granted), placed.subject, _occasion(matched, tally), relayed)
     return Inspected(200, _HEADERS, passed.body, None, passed.event)
 
 
@@ -300,7 +313,7 @@ async def inspect_opaque(relayed: Relayed) -> Inspected:
     return Inspected(response.status, tuple(headers), b"", response, None)
 
 
-async def inspect_json(relayed: Relayed, guard: Guard) -> Inspected:
+async def inspect_json(relayed: Relayed, guard: Guard, tally: Tally) -> Inspected:
     """The JSON of an upstream, read in full, less what this subject may not see.
 
     Nothing of the upstream's headers leaves, and nothing of its error bodies.
@@ -322,16 +335,17 @@ async def inspect_json(relayed: Relayed, guard: Guard) -> Inspected:
         upstream=upstream.name,
         vocabulary=matched.snapshot.vocabulary,
         subject=placed.subject,
-        occasion=_occasion(matched),
+        occasion=_occasion(matched, tally),
     )
     return Inspected(200, _HEADERS, passed.body, None, passed.event)
 
 
-def _occasion(matched: Matched) -> Occasion:
+def _occasion(matched: Matched, tally: Tally) -> Occasion:
     return Occasion(
         request_id=matched.admitted.request_id,
         trace_id=matched.admitted.trace.trace_hex,
         route=matched.route.id,
+        tally=tally,
     )
 
 

@@ -38,12 +38,16 @@ _FOREIGN: Final = UUID(int=0)
 
 @dataclass(slots=True)
 class FacetFilter:
-    """Filters one document for one scope; ``denied`` then names what was dropped."""
+    """Filters one document for one scope.
+
+    ``denied`` then names what was dropped; ``shown`` counts what was kept, by class.
+    """
 
     labels: FacetMap
     vocabulary: Vocabulary
     scope: Scope
     denied: dict[UUID, int] = field(default_factory=dict)
+    shown: dict[int, int] = field(default_factory=dict)
     _fields: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +80,7 @@ class FacetFilter:
         ):
             self.denied[opaque_id(node)] = class_id
             return _NOTHING
+        self.shown[class_id] = self.shown.get(class_id, 0) + 1
         return {
             name: kept
             for name, value in node.items()

@@ -41,6 +41,7 @@ from gateway.egress.binding import compared
 from gateway.egress.facets import FacetFilter
 from gateway.egress.inventory import keys_of, stray_citations
 from gateway.egress.registry import Key, Registered, Registry, RegistryUnavailable
+from gateway.egress.tally import Tally
 from gateway.errors import Code, Refusal
 from gateway.ingress.strict_json import Json
 from gateway.journal.event import (
@@ -68,11 +69,12 @@ class PolicyMoved(Exception):  # noqa: N818 - reads as what it is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """Which request an event would belong to."""
+    """Which request an event would belong to, and where its units are counted."""
 
     request_id: str
     trace_id: str
     route: str
+    tally: Tally = field(default_factory=Tally)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class Findings:
     doubtful: set[UUID] = field(default_factory=set)
     contradicted: bool = False
     event: SecurityEvent | None = None
+    consented: set[UUID] = field(default_factory=set)
 
     def note(self, answer: Answer) -> None:
         """Take over what hydration found out about its indexes."""
@@ -142,9 +145,12 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One answer: what in it may not leave, and the class of each unit that is out of date."""
+    """One answer and its look-up: what in it may not leave, and the class of each unit that is
+    out of date."""
 
     answer: Answer
+    keys: frozenset[Key]
+    registered: Registered
     denied: frozenset[Key]
     late: Mapping[UUID, int]
 
@@ -170,9 +176,10 @@ class Guard:
         findings = Findings()
         action = EventAction.REFUSED
         try:
-            answer = await self._inspected(ask, subject, findings, relayed)
-            body = _body_of(answer)
+            last = await self._inspected(ask, subject, findings, relayed)
+            body = _body_of(last.answer)
             action = EventAction.WITHHELD
+            occasion.tally.showed(last.keys, last.registered)
         except Refusal as refusal:
             if refusal.code is Code.NOT_FOUND:
                 action = EventAction.WITHHELD
@@ -180,6 +187,7 @@ class Guard:
         finally:
             # Shielded: a caller that leaves or a shutdown must not lose the event.
             if findings.wrong or findings.stale:
+                _count(findings, subject, occasion)
                 await asyncio.shield(self._record(findings, action, subject, occasion))
         return Passed(body, findings.event)
 
@@ -219,8 +227,10 @@ class Guard:
             action = EventAction.WITHHELD
             if kept is None:
                 raise Refusal(Code.NOT_FOUND, "nothing that may leave")
+            occasion.tally.showed_foreign(sieve.shown)
         finally:
             if findings.wrong:
+                _count(findings, subject, occasion)
                 await asyncio.shield(self._record(findings, action, subject, occasion))
         # stdlib: integers of any length stay what they are
         text = json.dumps(kept, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -236,10 +246,10 @@ class Guard:
 
     async def _inspected(
         self, ask: Ask, subject: Subject, findings: Findings, relayed: Callable[[Answer], None]
-    ) -> Answer:
+    ) -> Round:
         first = await self._round(ask, subject, findings, relayed)
         if not (first.denied or first.late or findings.doubtful):
-            return _served(first.answer)
+            return _served(first)
         exclude = tuple(sorted(one for _, one in first.denied))
         anew = ask.model_copy(update={"exclude": exclude})
         again = await self._round(anew, subject, findings, relayed)
@@ -250,7 +260,7 @@ class Guard:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "older revisions after asking again")
         if findings.contradicted:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "retrieval refuses what the labels permit")
-        return _served(again.answer)
+        return _served(again)
 
     async def _round(
         self, ask: Ask, subject: Subject, findings: Findings, relayed: Callable[[Answer], None]
@@ -267,8 +277,9 @@ class Guard:
         _check_form(answer, ask)
         keys, refused = keys_of(answer), _refused_by_truth(answer)
         if answer.status >= 500 and not keys and not refused:
-            _served(answer)  # raises: a refusal without content has nothing to look up
+            raise _refusal(answer)  # without content there is nothing to look up
         registered = await self._look_up(keys | refused, subject)
+        findings.consented.update(registered.consented)
         content = compared(answer, registered)
         denied = denied_of(keys, registered, subject) | content.false
         findings.leak(denied, registered)
@@ -277,7 +288,7 @@ class Guard:
         if registered.digest != subject.grant.digest:
             raise PolicyMoved
         late = {key[1]: registered.labels[key].class_id for key in content.late - denied}
-        return Round(answer, denied, late)
+        return Round(answer, keys, registered, denied, late)
 
     async def _record(
         self, findings: Findings, action: EventAction, subject: Subject, occasion: Occasion
@@ -301,6 +312,12 @@ class Guard:
         except JournalError as error:
             raise Refusal(Code.JOURNAL_UNAVAILABLE, str(error)) from error
         findings.event = event
+
+
+def _count(findings: Findings, subject: Subject, occasion: Occasion) -> None:
+    """Leave what was kept back to the request's tally, before anything can interrupt."""
+    occasion.tally.consented(findings.consented)
+    occasion.tally.kept_back(findings.wrong.classes, subject.grant, stale=findings.stale.classes)
 
 
 def scope_of(subject: Subject, *, consented: tuple[UUID, ...]) -> Scope:
@@ -341,13 +358,17 @@ def _refused_by_truth(answer: Answer) -> frozenset[Key]:
 _UNAVAILABLE: Final = {"index_unavailable": Code.INDEX_UNAVAILABLE}
 
 
-def _served(answer: Answer) -> Answer:
-    """The answer itself when it is one. Raises: Refusal by retrieval's own status."""
-    if answer.status == 200:
-        return answer
+def _served(found: Round) -> Round:
+    """The round itself when its answer is one. Raises: Refusal by retrieval's own status."""
+    if found.answer.status != 200:
+        raise _refusal(found.answer)
+    return found
+
+
+def _refusal(answer: Answer) -> Refusal:
     if answer.status == 404:
-        raise Refusal(Code.NOT_FOUND, answer.code)
-    raise Refusal(_UNAVAILABLE.get(answer.code, Code.RETRIEVAL_UNAVAILABLE), answer.code)
+        return Refusal(Code.NOT_FOUND, answer.code)
+    return Refusal(_UNAVAILABLE.get(answer.code, Code.RETRIEVAL_UNAVAILABLE), answer.code)
 
 
 def _check_form(answer: Answer, ask: Ask) -> None:

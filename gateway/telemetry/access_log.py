@@ -10,11 +10,10 @@ Laws
 from __future__ import annotations
 
 import json
-import queue
-import threading
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
+from gateway.telemetry.drain import Drain
 from gateway.telemetry.fields import RequestRecord, of_event, of_request
 
 _LINES_MAX: Final = 4_096
@@ -39,35 +38,29 @@ def line(record: RequestRecord) -> str:
 
 
 class AccessLog:
-    """Writes lines to ``out`` from its own thread; ``dropped`` counts what did not fit."""
+    """Writes lines to ``out`` from its own thread; ``dropped`` counts what did not get there."""
 
     def __init__(self, out: TextIO) -> None:
-        self.dropped = 0
         self._out = out
-        self._lines: queue.Queue[str | None] = queue.Queue(_LINES_MAX)
-        self._writer = threading.Thread(target=self._write, name="access-log", daemon=True)
-        self._writer.start()
+        self._drain = Drain(self._write, name="access-log", items_max=_LINES_MAX)
+
+    @property
+    def dropped(self) -> int:
+        return self._drain.overflowed + self._drain.failed
 
     def add(self, record: RequestRecord) -> None:
         """Queue one line. Never blocks, never raises for a full queue or a closed pipe."""
-        try:
-            self._lines.put_nowait(line(record))
-        except queue.Full:
-            self.dropped += 1
+        self._drain.put(line(record))
 
     def close(self, *, timeout_s: float) -> None:
         """Write what is queued, for at most ``timeout_s``."""
-        try:
-            self._lines.put(None, timeout=timeout_s)
-        except queue.Full:
-            return  # the reader of the pipe is gone or stuck: the thread is a daemon
-        self._writer.join(timeout_s)
+        self._drain.close(timeout_s=timeout_s)
 
-    def _write(self) -> None:
-        while (text := self._lines.get()) is not None:
-            try:
+    def _write(self, lines: list[str]) -> int:
+        try:
+            for text in lines:
                 self._out.write(text + "\n")
-                if self._lines.empty():
-                    self._out.flush()
-            except (OSError, ValueError):  # closed pipe, full disk, closed file
-                self.dropped += 1
+            self._out.flush()
+        except (OSError, ValueError):  # closed pipe, full disk, closed file
+            return len(lines)
+        return 0

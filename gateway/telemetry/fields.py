@@ -9,9 +9,10 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.decisions.facts import Facts
 from gateway.journal.event import SecurityEvent
 from gateway.telemetry.trace import TraceContext
 
@@ -69,6 +70,7 @@ class RequestRecord:
     ``time.perf_counter_ns`` of the same request. ``route`` is the id of the matched route
     (empty: none matched), ``code`` the stable error code (empty: none), ``decision``
     ``allow`` or ``deny``. ``event`` is set when the journal holds one for this request.
+    ``facts`` are for the decision log; no span and no line of the access log reads them.
     """
 
     trace: TraceContext
@@ -87,6 +89,7 @@ class RequestRecord:
     ended_ns: int
     stations: tuple[StationTime, ...] = ()
     event: SecurityEvent | None = None
+    facts: Facts = field(default_factory=Facts)
     bytes_in: int = 0
     bytes_out: int = 0
     peer: str = ""

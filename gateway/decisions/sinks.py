@@ -1,0 +1,151 @@
+"""Where records go: JSON lines (standard output, a file) and a collector's logs by OTLP/HTTP.
+
+Each sink has a queue and a thread of its own, so that one that is stuck delays no other. The
+SDK's batching is not used: its queue drops the oldest record silently, and a denial of a unit
+must neither be displaced by an allow nor be lost uncounted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, TextIO
+
+import orjson
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExportResult
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+from gateway.decisions.writing import Values
+from gateway.telemetry.drain import Drain
+from gateway.telemetry.trace import TraceContext
+
+EVENT_NAME: Final = "audience-gateway.decision"
+_LINGER_S: Final = 0.5
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record on its way to the sinks. ``trace`` is None where its id may not leave."""
+
+    values: Values
+    ended_ns: int
+    trace: TraceContext | None
+    weighty: bool
+
+
+class Sink(Protocol):
+    """Takes entries without waiting; counts what it lost."""
+
+    @property
+    def lost(self) -> int:
+        """Entries that did not fit or could not be written, since the start."""
+        ...
+
+    def put(self, entry: Entry) -> None: ...
+
+    def close(self, *, timeout_s: float) -> None: ...
+
+
+class _Draining:
+    """A sink over a drain."""
+
+    _drain: Drain[Entry]
+
+    @property
+    def lost(self) -> int:
+        return self._drain.overflowed + self._drain.failed
+
+    def put(self, entry: Entry) -> None:
+        self._drain.put(entry, weighty=entry.weighty)
+
+    def close(self, *, timeout_s: float) -> None:
+        self._drain.close(timeout_s=timeout_s)
+
+
+class LineSink(_Draining):
+    """One JSON object per line, written whole; ``owned`` is closed with the sink."""
+
+    def __init__(self, out: TextIO, *, queue_max: int, owned: bool = False) -> None:
+        self._out = out
+        self._owned = owned
+        self._drain = Drain(self._write, name="decision-log", items_max=queue_max)
+
+    def close(self, *, timeout_s: float) -> None:
+        super().close(timeout_s=timeout_s)
+        if self._owned:
+            with contextlib.suppress(OSError, ValueError):  # a full disk: counted already
+                self._out.close()
+
+    def _write(self, batch: list[Entry]) -> int:
+        try:
+            for entry in batch:  # one call per line: the access log writes to the same stream
+                self._out.write(orjson.dumps(entry.values).decode("ascii") + "\n")
+            self._out.flush()
+        except (OSError, ValueError):  # closed pipe, full disk, closed file
+            return len(batch)
+        return 0
+
+
+def file_sink(path: Path, *, queue_max: int) -> LineSink:
+    """A sink that appends to a file which only its owner can read. Raises: OSError.
+
+    Each batch is one append, so that a rotation by copy and truncate loses nothing after it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    out = os.fdopen(descriptor, "w", encoding="ascii")
+    return LineSink(out, queue_max=queue_max, owned=True)
+
+
+class OtlpSink(_Draining):
+    """Log records for a collector: the decision record is the body, as a map."""
+
+    def __init__(
+        self, endpoint: str, *, resource: Resource, queue_max: int, timeout_s: float
+    ) -> None:
+        self._exporter = OTLPLogExporter(endpoint=endpoint, timeout=timeout_s)
+        self._resource = resource
+        self._scope = InstrumentationScope("gateway.decisions")
+        self._drain = Drain(
+            self._export, name="decision-otlp", items_max=queue_max, linger_s=_LINGER_S
+        )
+
+    def close(self, *, timeout_s: float) -> None:
+        super().close(timeout_s=timeout_s)
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # theirs has no types
+
+    def _export(self, batch: Sequence[Entry]) -> int:
+        records = [
+            ReadableLogRecord(_log_record(entry), self._resource, self._scope) for entry in batch
+        ]
+        done = self._exporter.export(records) is LogRecordExportResult.SUCCESS
+        return 0 if done else len(batch)
+
+
+def _log_record(entry: Entry) -> LogRecord:
+    return LogRecord(
+        timestamp=entry.ended_ns,
+        observed_timestamp=entry.ended_ns,
+        context=_context(entry.trace),
+        severity_number=SeverityNumber.WARN if entry.weighty else SeverityNumber.INFO,
+        severity_text="warning" if entry.weighty else "info",
+        event_name=EVENT_NAME,
+        body=entry.values,
+    )
+
+
+def _context(trace: TraceContext | None) -> Context:
+    if trace is None:
+        return Context()
+    span = SpanContext(trace.trace_id, trace.span_id, is_remote=False, trace_flags=_SAMPLED)
+    return set_span_in_context(NonRecordingSpan(span), Context())

@@ -1,0 +1,128 @@
+"""A finished request as the plain values of its record, before anything is masked.
+
+Whatever a caller chose is compared with the vocabulary of the policy in force, so that no
+word of a caller's own can stand in a record; whatever has not the form of a word or an id is
+left out (`fields.WORD`), because a defect elsewhere must not become a leak here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gateway.decisions.facts import Facts, UnitCounts
+from gateway.decisions.fields import FIELDS, SCHEMA, WORD, Form
+from gateway.telemetry.fields import RequestRecord, checked, method_word
+
+Values = dict[str, Any]
+"""A record as plain JSON: texts, numbers, flags, lists and objects of them."""
+
+_PERMITTED: Final = frozenset(field.path.partition(".")[0] for field in FIELDS)
+_WORDS: Final = tuple(
+    field.path for field in FIELDS if field.form is Form.WORD and "." not in field.path
+)
+_LISTS: Final = ("claims", "profiles", "rules")
+
+
+def values_of(record: RequestRecord, *, sampled: float, dropped: int) -> Values:
+    """The record of one request. Cost: see `log.DecisionLog.add`; grows with its units."""
+    facts = record.facts
+    counts = facts.tally.counts()
+    values: Values = {
+        "schema": SCHEMA,
+        "decision_id": secrets.token_hex(16),
+        "request_id": record.request_id,
+        "trace_id": record.trace.trace_hex,
+        "at": _time(record.began_ns),
+        "policy_digest": record.policy_digest,
+        "surface": record.surface,
+        "route": record.route,
+        "method": method_word(record.method),
+        "audience": record.audience,
+        "profile": record.profile,
+        "station": facts.station,
+        "effect": record.decision,
+        "code": record.code,
+        "duration_us": record.duration_ns // 1_000,
+        "sampled": sampled,
+        "dropped": dropped,
+        "masked": [],
+        "erased": [],
+        **_caller(facts),
+        **_wishes(facts),
+        **_decided(facts),
+        **_units(counts),
+    }
+    checked(values, _PERMITTED)
+    return _plain(values)
+
+
+def _caller(facts: Facts) -> Values:
+    principal, subject = facts.principal, facts.subject
+    claims = principal.claims if principal is not None else {}
+    return {
+        "issuer": principal.issuer if principal is not None else "",
+        "claims": sorted(f"{name}={alias}" for name, found in claims.items() for alias in found),
+        "profiles": list(subject.grant.profiles) if subject is not None else [],
+        "actor": facts.actor.name if facts.actor is not None else "",
+    }
+
+
+def _wishes(facts: Facts) -> Values:
+    """What was asked for, as far as the policy has a word for it."""
+    wish, snapshot, subject = facts.wish, facts.snapshot, facts.subject
+    if wish is None or snapshot is None:
+        return {"task_scope": "", "purpose": "", "narrowed": ""}
+    words = snapshot.vocabulary
+    named = wish.task_scope if wish.task_scope in words.tasks else ""
+    return {
+        "task_scope": subject.task_scope if subject is not None else named,
+        "purpose": wish.purpose if wish.purpose in words.purposes else "",
+        "narrowed": wish.audience if wish.audience in words.profiles else "",
+    }
+
+
+def _decided(facts: Facts) -> Values:
+    decisions = facts.decisions
+    rules = dict.fromkeys(rule for decision in decisions for rule in decision.rules)
+    return {"reason": decisions[-1].reason if decisions else "", "rules": list(rules)}
+
+
+def _units(counts: UnitCounts) -> Values:
+    return {
+        "units": {
+            "returned": counts.returned,
+            "denied": counts.denied,
+            "stale": counts.stale,
+        },
+        "classes": [
+            {
+                "class_id": class_id,
+                "consent": consent,
+                "allowed": row.allowed,
+                "denied": row.denied,
+                "not_by_class": row.not_by_class,
+            }
+            for (class_id, consent), row in sorted(counts.classes.items())
+        ],
+    }
+
+
+def _plain(values: Values) -> Values:
+    """The same values, without any text that is not a word. One match for all in the usual case."""
+    texts: list[str] = [values[name] for name in _WORDS]
+    for name in _LISTS:
+        texts += values[name]
+    if all(map(WORD.fullmatch, texts)):
+        return values
+    for name in _WORDS:
+        if not WORD.fullmatch(values[name]):
+            values[name] = ""
+    for name in _LISTS:
+        values[name] = [one for one in values[name] if WORD.fullmatch(one)]
+    return values
+
+
+def _time(began_ns: int) -> str:
+    return datetime.fromtimestamp(began_ns / 1e9, UTC).isoformat(timespec="microseconds")
