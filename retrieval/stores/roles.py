@@ -31,7 +31,9 @@ POLICY: Final = "gw_policy"
 JOURNAL: Final = "gw_journal"
 SEAL: Final = "gw_seal"
 WATCH: Final = "gw_watch"
-STATIONS: Final = (GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL, WATCH)
+LIVE: Final = "gw_live"
+LABEL: Final = "gw_label"
+STATIONS: Final = (GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL, WATCH, LIVE, LABEL)
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 

@@ -19,6 +19,7 @@ from retrieval.stores.roles import (
     INDEX,
     INGEST,
     JOURNAL,
+    LIVE,
     OWNER,
     POLICY,
     SEAL,
@@ -242,6 +243,8 @@ def test_each_writer_can_write_only_at_its_own_station(world: World) -> None:
             "delete from gate.security_event",
             "update gate.security_event set severity = 'warning'",
             "select from brain.unit",
+            "select from gate.admin_access",
+            "delete from gate.admin_access",
         ),
         SEAL: (
             "insert into gate.security_event (id) values (gen_random_uuid())",
@@ -255,6 +258,14 @@ def test_each_writer_can_write_only_at_its_own_station(world: World) -> None:
             "select from brain.unit",
         ),
     }
+    attempts[LIVE] = (
+        "select id from brain.unit",
+        "select tenant from brain.unit",
+        "select canonical_address from brain.thread",
+        "select from brain.unit_revision",
+        "update brain.unit set class_id = 0",
+        "insert into gate.admin_access (id) values (gen_random_uuid())",
+    )
     for role, statements in attempts.items():
         with world.login(role) as connection:
             for statement in statements:
@@ -271,6 +282,6 @@ def test_the_journal_cannot_be_rewritten_even_by_the_superuser(world: World) -> 
             "insert into gate.consumer_contract_log (kind, request_id) values ('violation', 'r')"
         )
     for statement in ("update {} set kind = 'x'", "delete from {}", "truncate {} cascade"):
-        for table in ("gate.consumer_contract_log", "gate.security_event"):
+        for table in ("gate.consumer_contract_log", "gate.security_event", "gate.admin_access"):
             with pytest.raises(errors.InsufficientPrivilege, match="only grows"):
                 world.as_superuser(statement.format(table))
