@@ -29,7 +29,7 @@ COVERED: Final = {
 }
 """Folder of the policy: the endings of the files that it may hold."""
 
-FILE_BYTES_MAX: Final = 1_000_000
+FILE_BYTES_MAX: Final = 4_000_000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 _UNPRINTABLE: Final = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
@@ -144,6 +144,6 @@ def _content(name: str, path: Path, faults: Faults) -> bytes | None:
         faults.add(Place(name), "unreadable", reason, "check its permissions")
         return None
     if len(content) > FILE_BYTES_MAX:
-        faults.add(Place(name), "file_too_large", "the file is over 1 MB", "split or shorten it")
+        faults.add(Place(name), "file_too_large", "the file is over 4 MB", "split or shorten it")
         return None
     return content

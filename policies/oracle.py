@@ -2,18 +2,22 @@
 
 Laws
     * A new enforcer per revision and never a change to a live one.
-    * Plain ``Enforcer`` only; no adapters, watchers, pattern functions, ``eval`` or roles.
+    * Plain ``Enforcer`` only; no adapters, watchers, pattern functions, ``eval`` or roles. What
+      it parses of the matcher is kept from one question to the next; it would parse the same
+      text again for each, which is most of the time that a question takes.
     * Rows go in one by one as parsed, and are counted afterwards.
     * Any exception is the caller's reason to refuse the policy.
 
-It is asked at load, for proof, and never per request: it costs about 0.1 ms a question.
+It is asked at load, for proof, and never per request: a question costs 25 us with one row and
+some 3 us more for each further one.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from importlib import metadata
-from typing import Final
+from typing import Any, Final
 
 import casbin
 from casbin.effect.default_effectors import AllowAndDenyEffector, AllowOverrideEffector
@@ -24,6 +28,9 @@ from policies.rows import Row
 
 _IMPOSTORS: Final = ("casbin", "asynccasbin")
 _SEPARATOR: Final = "|"
+_PARSED: Final = threading.local()
+"""A parsed matcher holds the names of the question under way, so no two threads share one."""
+_PARSED_MAX: Final = 64
 
 
 def check_distribution() -> None:
@@ -57,11 +64,24 @@ def meets(request: str, cell: str) -> bool:
     return bool(words - {""})
 
 
+class _Enforcer(casbin.Enforcer):  # type: ignore[misc]
+    """Casbin's own, but that the same matcher over the same functions is parsed once a thread."""
+
+    def _get_expression(self, expr: str, functions: dict[str, Any] | None = None) -> Any:
+        kept = _PARSED.__dict__
+        key = (expr, *(functions or {}).items())
+        if (parsed := kept.get(key)) is None:
+            if len(kept) >= _PARSED_MAX:
+                kept.clear()
+            parsed = kept[key] = super()._get_expression(expr, functions)
+        return parsed
+
+
 class Oracle:
     """One decision kind under Casbin."""
 
     def __init__(self, shape: Shape, rows: Sequence[Row]) -> None:
-        enforcer = casbin.Enforcer(casbin.Enforcer.new_model(text=shape.model_text))
+        enforcer = _Enforcer(_Enforcer.new_model(text=shape.model_text))
         enforcer.enable_auto_save(False)
         enforcer.add_function("meets", meets)
         for row in rows:

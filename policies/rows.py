@@ -20,7 +20,7 @@ from policies.faults import Faults, Place, advice, shown
 from policies.kinds import Shape
 
 ALL: Final = "all"
-ROWS_MAX: Final = 5_000
+ROWS_MAX: Final = 20_000
 _RULE_ID: Final = re.compile(r"[A-Z][A-Z0-9]*(-[A-Z0-9]+)+")
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 
@@ -60,7 +60,7 @@ def read_rows(
             "restore its rows",
         )
     if len(rows) > ROWS_MAX:
-        faults.add(Place(shape.file), "too_many_rules", "over 5,000 rows", "join rows with `|`")
+        faults.add(Place(shape.file), "too_many_rules", "over 20,000 rows", "join rows with `|`")
     _check_distinct(rows, faults)
     return tuple(rows)
 

@@ -97,7 +97,7 @@ def test_a_link_to_nowhere_is_refused(folder: Path) -> None:
 
 def test_a_file_beyond_the_bound_is_refused(folder: Path) -> None:
     with (folder / "rules/units.csv").open("a") as rules:
-        rules.write("# filler\n" * 120_000)
+        rules.write("# filler\n" * 460_000)
     with pytest.raises(InvalidPolicy, match="file_too_large"):
         load(folder)
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from policies.errors import IncongruentPolicy
 from policies.faults import Place
 from policies.kinds import SHAPES, Kind
 from policies.oracle import Oracle
+from policies.quotient import Quotient
 from policies.rows import Row
 from policies.table import FacetSets, relation, unit_table
 from policies.vocabulary import CONSENTS, FACETS, Vocabulary
@@ -81,6 +83,10 @@ def test_the_unit_table_equals_casbin_on_every_state(rows: list[Row]) -> None:
             assert allowed is (class_id in readable)
             assert allowed is table.rules(profile, class_id, consent).allowed
     congruence.check_units(vocabulary, table, sets)
+    told: list[int] = []
+    states = vocabulary.class_count * len(PROFILES) * len(CONSENTS)
+    assert congruence.check_units_exhaustively(vocabulary, table, told.append) == states
+    assert told == [states // 4, states // 2, states * 3 // 4, states]
 
 
 @settings(max_examples=25)
@@ -95,11 +101,10 @@ def test_the_quotient_finds_what_the_full_enumeration_finds(
     assert isinstance(table.readable, dict)
     key = random.choice(sorted(table.readable))
     table.readable[key] ^= 1 << random.randrange(vocabulary.class_count)
-    try:
+    with pytest.raises(IncongruentPolicy):
         congruence.check_units(vocabulary, table, sets)
-    except IncongruentPolicy:
-        return
-    raise AssertionError("a flipped verdict was not noticed")
+    with pytest.raises(IncongruentPolicy):
+        congruence.check_units_exhaustively(vocabulary, table, lambda _: None)
 
 
 AGENT_DOMAINS = [["r1", "r2", "r3"], ["t1", "t2"], ["u1"], ["p1", "p2"]]
@@ -131,3 +136,25 @@ def test_appending_a_value_moves_no_id_and_changes_no_verdict(rows: list[Row]) -
     assert after.classes[: before.class_count] == before.classes
     assert after.class_count == before.class_count + 24
     assert new.readable == old.readable
+
+
+@settings(max_examples=25)
+@given(unit_rows)
+def test_regions_part_all_requests_and_the_same_rows_match_within_each(rows: list[Row]) -> None:
+    """The law that lets one question stand for many: see ``policies.quotient``."""
+    domains = tuple(map(tuple, (PROFILES, *SMALL.values(), CONSENTS)))
+    quotient = Quotient(domains, lambda held: [row.id for row in held])
+    seen: set[tuple[str, ...]] = set()
+    for region in quotient.regions(rows):
+        matching = [row.id for row in region.rows]
+        assert set(matching) <= set(region.judge)
+        for request in itertools.product(*region.words):
+            assert request not in seen
+            seen.add(request)
+            met = [
+                row.id
+                for row in rows
+                if all(word in cell for word, cell in zip(request, row.cells, strict=True))
+            ]
+            assert met == matching
+    assert len(seen) == len(PROFILES) * 48 * len(CONSENTS)
