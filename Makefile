@@ -4,10 +4,12 @@ BIN := .venv/bin
 LOCKS := deploy/requirements
 ARGS ?=
 SUITE ?=
+# How long `make fuzz` tries, and what else it takes (`ARGS`).
+SECONDS ?= 60
 # Test processes, each with a Postgres and a vector engine of its own.
 WORKERS ?= 2
 
-.PHONY: demo test test-deep lint types imports policy bench lock check clean
+.PHONY: demo test test-deep lint types imports policy bench mutation fuzz lock check clean
 
 # The time of the download is printed apart: it depends on the line, not on us.
 .venv/run.stamp: $(LOCKS)/run.txt pyproject.toml
@@ -47,16 +49,42 @@ policy: .venv/dev.stamp
 	$(BIN)/gateway policy lint --strict
 	$(BIN)/gateway policy verify
 
-bench: .venv/dev.stamp
-	$(BIN)/python -m tests.bench $(SUITE)
+# The engines beside ours have an environment of their own: none is a dependency.
+.venv-bench/stamp: $(LOCKS)/bench.txt
+	@$(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/bench.txt
+	@touch $@
+
+bench: .venv/dev.stamp .venv-bench/stamp
+	$(BIN)/python -m tests.bench $(SUITE) --json build/bench.json $(ARGS)
+
+# Maintainers, half an hour to an hour: does a test notice every small change of what decides?
+.venv-mutation/stamp: $(LOCKS)/dev.txt $(LOCKS)/mutation.txt
+	@$(PYTHON) -m venv .venv-mutation
+	@.venv-mutation/bin/python -m pip install -q --disable-pip-version-check --require-hashes \
+	  -r $(LOCKS)/dev.txt -r $(LOCKS)/mutation.txt
+	@touch $@
+
+mutation: .venv-mutation/stamp
+	nice .venv-mutation/bin/mutmut run --max-children 1 $(ARGS)
+	.venv-mutation/bin/mutmut results
+
+# Maintainers: coverage-guided, from the shipped rules and every known trap (Linux, Python 3.11 to 3.13).
+.venv-fuzz/stamp: $(LOCKS)/fuzz.txt
+	@$(PYTHON) -m venv .venv-fuzz
+	@.venv-fuzz/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/fuzz.txt
+	@touch $@
+
+fuzz: .venv-fuzz/stamp
+	nice .venv-fuzz/bin/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 check: lint types imports policy test
 
 # Maintainers: write the locks anew. Needs pip-tools; never leaves a registry's address in a file.
 lock: .venv/dev.stamp
 	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/pip install -q pip-tools
-	cd $(LOCKS) && for f in run dev; do ../../.venv/lock/bin/pip-compile -q --strip-extras --allow-unsafe --generate-hashes \
+	cd $(LOCKS) && for f in run dev bench mutation fuzz; do ../../.venv/lock/bin/pip-compile -q --strip-extras --allow-unsafe --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options -o $$f.txt $$f.in; done
 
 clean:
-	rm -rf .venv build *.egg-info
+	rm -rf .venv .venv-* build mutants *.egg-info

@@ -33,6 +33,7 @@ def main() -> None:
         figures[name]["load_after"] = machine.described()["load_average"]
         out.print(f"load average at the end: {figures[name]['load_after']}")
     if given.json is not None:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
 
 
