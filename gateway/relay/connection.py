@@ -5,6 +5,7 @@ Laws
       of a response makes the connection dirty, and a dirty connection is cut.
     * A body that ends early is an error, never an end.
     * A slow reader pauses the upstream; nothing is buffered beyond ``HIGH_BYTES``.
+    * One timer per connection, set anew only when it rings: a request pays for no timer.
 
 Source: attack log rows S15, S17; libraries Part B section 9 (checklist of an own pool).
 """
@@ -12,14 +13,14 @@ Source: attack log rows S15, S17; libraries Part B section 9 (checklist of an ow
 from __future__ import annotations
 
 import asyncio
-import collections
-import re
 import select
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import httptools
 
+from gateway.relay.exchange import Exchange
+from gateway.relay.framing import framing_of
 from gateway.relay.upstream import (
     UpstreamError,
     UpstreamInvalid,
@@ -28,80 +29,10 @@ from gateway.relay.upstream import (
     UpstreamUnavailable,
 )
 
-HIGH_BYTES: Final = 256 * 1024
 HEADER_BYTES: Final = 64 * 1024
 HEADER_COUNT: Final = 200
 INTERIM_MAX: Final = 8
-_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
-_BODYLESS: Final = frozenset({204, 304})
-
-
-class Exchange:
-    """One response on its way: what the relay reads from."""
-
-    __slots__ = (
-        "_connection",
-        "_error",
-        "_held_bytes",
-        "_pieces",
-        "_waiter",
-        "done",
-        "headers",
-        "status",
-    )
-
-    def __init__(self, connection: Connection) -> None:
-        self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.done = False
-        self._connection = connection
-        self._pieces: collections.deque[bytes] = collections.deque()
-        self._held_bytes = 0
-        self._error: UpstreamError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._pieces:
-            if self._error is not None:
-                raise self._error
-            if self.done:
-                raise StopAsyncIteration
-            self._waiter = self._connection.loop.create_future()
-            try:
-                async with asyncio.timeout(self._connection.times.idle_s):
-                    await self._waiter
-            except TimeoutError:
-                self._connection.fail(UpstreamTimeout("silence inside a body"))
-            finally:
-                self._waiter = None
-        piece = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
-        self._held_bytes = 0
-        self._connection.resume_reading()
-        return piece
-
-    async def aclose(self) -> None:
-        if not self.done:
-            self._connection.abort()
-
-    def put(self, piece: bytes) -> bool:
-        """Take a piece of body; True when the upstream must pause."""
-        self._pieces.append(piece)
-        self._held_bytes += len(piece)
-        self.wake()
-        return self._held_bytes > HIGH_BYTES
-
-    def fail(self, error: UpstreamError) -> None:
-        if not self.done and self._error is None:
-            self._error = error
-            self.wake()
-
-    def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+_NEVER: Final = float("inf")
 
 
 class Connection(asyncio.Protocol):
@@ -126,25 +57,30 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._head: asyncio.Future[Exchange] | None = None
         self._writable: asyncio.Future[None] | None = None
-        self._bodyless = self._interim = self._until_eof = False
-        self._complete = self._reading_head = self._keep = self._paused = self._spent = False
-        self._interims = self._header_bytes = 0
+        self._method = ""
+        self._until_eof = self._interim = self._complete = self._reading_head = False
+        self._keep = self._paused = self._sending = self._body_seen = False
+        self._interims = self._silent_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = self._due = self._ends = _NEVER
+        self._what = ""
 
     # --- for the pool -----------------------------------------------------------------------
 
     def begin(self, method: str) -> asyncio.Future[Exchange]:
         """Be ready for one response; the future holds it when its header block is complete."""
         self.heard = self._complete = self._keep = self._until_eof = self._interim = False
-        self._reading_head = True
-        self._interims = self._header_bytes = 0
-        self._bodyless = method == "HEAD"
+        self._reading_head = self._sending = True
+        self._interims = self._silent_bytes = 0
+        self._method = method
         self._parser = httptools.HttpResponseParser(self)
-        self._exchange = Exchange(self)
+        self._exchange = Exchange(self, self.loop, self.times.idle_s)
         self._head = self.loop.create_future()
+        self._ends = self.loop.time() + self.times.total_s
         return self._head
 
     def fresh(self) -> bool:
-        """Whether an idle connection is open and holds no unread byte. Cost: one poll(2)."""
+        """Whether the connection is open and holds no unread byte. Cost: one poll(2)."""
         if self.closed or self._transport is None or self._transport.is_closing():
             return False
         poll = select.poll()
@@ -163,9 +99,13 @@ class Connection(asyncio.Protocol):
             except TimeoutError:
                 raise UpstreamTimeout("the upstream does not read") from None
 
-    def keep_for_none(self) -> None:
-        """Never reuse this connection: its request was not sent to the end."""
-        self._spent = True
+    def sent(self) -> None:
+        """The request is written to its end: from now on the upstream owes an answer."""
+        self._sending = False
+        if self._complete:
+            self._release()
+        elif self._reading_head:
+            self.expect(self.times.first_byte_s, "no answer in time")
 
     def abort(self) -> None:
         self.fail(UpstreamInvalid("connection cut"))
@@ -179,10 +119,41 @@ class Connection(asyncio.Protocol):
             self._exchange.fail(error)
         self._cut()
 
+    # --- for the exchange -------------------------------------------------------------------
+
     def resume_reading(self) -> None:
         if self._paused and self._transport is not None and not self.closed:
             self._paused = False
             self._transport.resume_reading()
+
+    def expect(self, wait_s: float, what: str) -> None:
+        self._due, self._what = self.loop.time() + wait_s, what
+        self._watch()
+
+    def relax(self) -> None:
+        self._due = _NEVER
+
+    # --- time -------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        next_at = min(self._due, self._ends)
+        if next_at < self._rings_at and not self.closed:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._rings_at = next_at
+            self._timer = self.loop.call_at(next_at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._rings_at = None, _NEVER
+        if self._exchange is None:
+            return
+        now = self.loop.time()
+        if now >= self._due:
+            self.fail(UpstreamTimeout(self._what))
+        elif now >= self._ends:
+            self.fail(UpstreamTimeout("the exchange took too long"))
+        else:
+            self._watch()
 
     # --- asyncio ------------------------------------------------------------------------------
 
@@ -191,10 +162,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        exchange = self._exchange
-        if exchange is not None and exchange.status and self._until_eof and exc is None:
-            exchange.done = True
-            exchange.wake()
+        if self._exchange is not None and self._until_eof and exc is None:
+            self._exchange.end()
         else:
             self.fail(
                 UpstreamInvalid("the answer ended before its end")
@@ -215,27 +184,30 @@ class Connection(asyncio.Protocol):
         self._writable = None
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is None:
+        if self._exchange is None or self._complete:
             self._cut()  # bytes that nobody asked for
             return
-        self.heard = True
+        self.heard, self._body_seen = True, False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self.fail(UpstreamInvalid("the upstream switched protocols unasked"))
             return
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
             if self._complete:
                 self._cut()  # the response is whole; what follows it is not ours
-            else:
-                self.fail(UpstreamInvalid("the answer cannot be parsed"))
+                return
+            ours = error.__context__  # what one of our callbacks raised
+            unread = UpstreamInvalid("the answer cannot be parsed")
+            self.fail(ours if isinstance(ours, UpstreamInvalid) else unread)
             return
-        if self._reading_head:
-            self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES:
-                self.fail(UpstreamInvalid("the header block is too large"))
         if self._complete:
             self._release()
+        elif not self._body_seen:
+            # the parser holds an unfinished line: of a header, a chunk's extension, a trailer
+            self._silent_bytes += len(data)
+            if self._silent_bytes > HEADER_BYTES:
+                self.fail(UpstreamInvalid("a header block without end"))
 
     # --- httptools ------------------------------------------------------------------------------
 
@@ -254,31 +226,37 @@ class Connection(asyncio.Protocol):
         if exchange is None or self._head is None:
             raise UpstreamInvalid("an answer without a question")
         status = self._parser.get_status_code()
-        if 100 <= status < 200:
+        if status < 200:
             self._interims += 1
-            if status == 101 or self._interims > INTERIM_MAX:
+            if status < 100 or status == 101 or self._interims > INTERIM_MAX:
                 raise UpstreamInvalid("an interim answer that was not asked for")
             exchange.headers.clear()
             self._interim = True
             return
-        lengths = {value.strip() for name, value in exchange.headers if name == b"content-length"}
-        codings = [v.strip().lower() for n, v in exchange.headers if n == b"transfer-encoding"]
-        if len(lengths) > 1 or any(not _DIGITS.fullmatch(length) for length in lengths):
-            raise UpstreamInvalid("more than one length")
-        if codings and (codings != [b"chunked"] or lengths):
-            raise UpstreamInvalid("ambiguous framing")
+        framing = framing_of(
+            exchange.headers,
+            status=status,
+            method=self._method,
+            version=self._parser.get_http_version(),
+        )
         self._reading_head = False
+        self._silent_bytes = 0
+        self.relax()
+        self._watch()
         exchange.status = status
-        self._until_eof = not lengths and not codings and status not in _BODYLESS
-        self._keep = bool(self._parser.should_keep_alive()) and not self._until_eof
-        if self._bodyless:
-            self._finish()  # HEAD: the parser would wait for the body that its length names
+        self._until_eof = framing.until_eof
+        self._keep = (
+            self._parser.should_keep_alive() and not framing.until_eof and not framing.doubtful
+        )
+        if self._method == "HEAD":
+            self._finish()  # the parser would wait for the body that the length names
         if not self._head.done():
             self._head.set_result(exchange)
 
     def on_body(self, body: bytes) -> None:
         if self._complete or self._exchange is None:
             raise UpstreamInvalid("a body where none may be")
+        self._body_seen, self._silent_bytes = True, 0
         if self._exchange.put(body) and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
@@ -294,13 +272,19 @@ class Connection(asyncio.Protocol):
     def _finish(self) -> None:
         self._complete = True
         if self._exchange is not None:
-            self._exchange.done = True
-            self._exchange.wake()
+            self._exchange.end()
 
     def _release(self) -> None:
-        self._exchange = None
+        """Give the connection back, once the answer is whole and the question was sent whole.
+
+        A question that is still being sent when its answer is whole keeps the connection from
+        everybody: the pool stops sending and cuts it.
+        """
         self.resume_reading()
-        if self._keep and not self._bodyless and not self._spent and not self.closed:
+        if self._sending and self._keep:
+            return
+        self._exchange = None
+        if self._keep and not self.closed:
             self.idle_since = self.loop.time()
             self._on_free(self)
         else:
@@ -309,6 +293,9 @@ class Connection(asyncio.Protocol):
     def _cut(self) -> None:
         if not self.closed:
             self.closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             if self._transport is not None:
                 self._transport.abort()
             self._on_gone(self)

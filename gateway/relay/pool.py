@@ -4,7 +4,7 @@ A pool is never shared between audiences: if an upstream ever answers the wrong 
 a kept connection, the bytes stay inside the audience that was asked for.
 
 The one retry is explicit: a reused connection, not one byte of an answer, no request body,
-GET or HEAD. Everything else fails to the caller.
+an idempotent method. Everything else fails to the caller.
 """
 
 from __future__ import annotations
@@ -14,39 +14,20 @@ import collections
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from gateway.relay.connection import Connection, Exchange
+from gateway.relay.address import Address as Address
+from gateway.relay.connection import Connection
+from gateway.relay.exchange import Exchange
 from gateway.relay.upstream import (
+    UpstreamInvalid,
     UpstreamRequest,
     UpstreamResponse,
-    UpstreamTimeout,
     UpstreamTimes,
     UpstreamUnavailable,
+    repeatable,
+    whole,
 )
-
-_RETRIED: Final = frozenset({"GET", "HEAD"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where an upstream listens.
-
-    ``tls`` verifies the name, against ``ca_file`` when it is given, else against the system's
-    trust store.
-    """
-
-    host: str
-    port: int
-    tls: bool = False
-    ca_file: str = ""
-
-    @property
-    def authority(self) -> bytes:
-        """The Host value that goes with it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        standard = self.port == (443 if self.tls else 80)
-        return (host if standard else f"{host}:{self.port}").encode("ascii")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,30 +53,35 @@ class Pool:
             self._tls = ssl.create_default_context(cafile=self.address.ca_file or None)
 
     async def request(self, request: UpstreamRequest) -> UpstreamResponse:
-        try:
-            async with asyncio.timeout(self.times.connect_s):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise UpstreamUnavailable("every connection is in use") from None
+        await self._turn()
         turn = _Turn(self._turns)
         try:
             connection = self._reusable()
-            reused = connection is not None
-            connection = connection or await self._connect()
+            if connection is None:
+                return await self._send(await self._connect(again=True), request, turn)
             try:
-                exchange = await self._send(connection, request)
+                return await self._send(connection, request, turn)
             except UpstreamUnavailable:
-                if connection.heard or not reused or not _may_retry(request):
+                if connection.heard or not repeatable(request):
                     raise
-                exchange = await self._send(await self._connect(), request)
+            return await self._send(await self._connect(again=True), request, turn, repeated=True)
         except BaseException:
             turn.end()
             raise
-        return _Held(exchange, turn)
 
     async def aclose(self) -> None:
         for connection in list(self._open):
             connection.abort()
+
+    async def _turn(self) -> None:
+        if not self._turns.locked():
+            await self._turns.acquire()
+            return
+        try:
+            async with asyncio.timeout(self.times.connect_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise UpstreamUnavailable("every connection is in use", again=True) from None
 
     def _reusable(self) -> Connection | None:
         now = asyncio.get_running_loop().time()
@@ -106,7 +92,7 @@ class Pool:
             connection.abort()
         return None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self, *, again: bool) -> Connection:
         address = self.address
         try:
             async with asyncio.timeout(self.times.connect_s):
@@ -119,10 +105,13 @@ class Pool:
                     ssl=self._tls,
                 )
         except TimeoutError:
-            raise UpstreamUnavailable("no connection in time") from None
+            raise UpstreamUnavailable("no connection in time", again=again) from None
         except OSError as error:
-            raise UpstreamUnavailable(f"no connection: {error.strerror}") from error
+            raise UpstreamUnavailable(f"no connection: {error.strerror}", again=again) from error
         self._open.add(connection)
+        if not connection.fresh():
+            connection.abort()
+            raise UpstreamInvalid("the upstream spoke before it was asked")
         return connection
 
     def _forget(self, connection: Connection) -> None:
@@ -130,30 +119,40 @@ class Pool:
         if connection in self._idle:
             self._idle.remove(connection)
 
-    async def _send(self, connection: Connection, request: UpstreamRequest) -> Exchange:
+    async def _send(
+        self,
+        connection: Connection,
+        request: UpstreamRequest,
+        turn: _Turn,
+        *,
+        repeated: bool = False,
+    ) -> _Held:
         head = connection.begin(request.method)
         sender: asyncio.Task[None] | None = None
         try:
             await connection.write(_head_of(request))
-            if request.body is not None:
+            if request.body is None:
+                connection.sent()
+            else:
                 sender = asyncio.create_task(_send_body(connection, request))
                 both: set[asyncio.Future[Any]] = {sender, head}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if sender.done():
+                if sender.done() and not head.done():
                     sender.result()
-                else:
-                    connection.keep_for_none()  # answered before it was asked to the end
-            try:
-                async with asyncio.timeout(self.times.first_byte_s):
-                    return await head
-            except TimeoutError:
-                raise UpstreamTimeout("no answer in time") from None
-        except BaseException:
+            exchange = await head
+        except BaseException as error:
             connection.abort()
-            raise
-        finally:
-            if sender is not None and not sender.done():
+            if sender is not None:
                 sender.cancel()
+            if isinstance(error, UpstreamUnavailable) and not connection.heard:
+                error.again = repeatable(request) and not repeated
+            raise
+        if sender is not None and not sender.done():
+            if exchange.status >= 400:
+                sender.cancel()  # refused: nothing more of the body is of use
+            else:
+                sender.add_done_callback(lambda done: _sent_or_failed(done, connection))
+        return _Held(exchange, turn, connection, sender)
 
 
 class _Turn:
@@ -173,13 +172,21 @@ class _Turn:
 class _Held:
     """A response that holds its place in the pool until it is closed."""
 
-    __slots__ = ("_exchange", "_turn", "headers", "status")
+    __slots__ = ("_connection", "_exchange", "_sender", "_turn", "headers", "status")
 
-    def __init__(self, exchange: Exchange, turn: _Turn) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        turn: _Turn,
+        connection: Connection,
+        sender: asyncio.Task[None] | None,
+    ) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self._exchange = exchange
         self._turn = turn
+        self._connection = connection
+        self._sender = sender
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._exchange
@@ -189,12 +196,19 @@ class _Held:
         return self._exchange.done
 
     async def aclose(self) -> None:
+        if self._sender is not None:
+            if not self._sender.done() or self._sender.cancelled():
+                self._sender.cancel()
+                self._connection.abort()  # its request was not sent to the end
+            self._sender = None
         await self._exchange.aclose()
         self._turn.end()
 
 
-def _may_retry(request: UpstreamRequest) -> bool:
-    return request.body is None and request.method in _RETRIED
+def _sent_or_failed(sender: asyncio.Task[None], connection: Connection) -> None:
+    """A body that could not be sent to its end, after its answer began: both are cut."""
+    if not sender.cancelled() and sender.exception() is not None:
+        connection.fail(UpstreamInvalid("the request was not sent to its end"))
 
 
 def _head_of(request: UpstreamRequest) -> bytes:
@@ -215,9 +229,10 @@ def _head_of(request: UpstreamRequest) -> bytes:
 async def _send_body(connection: Connection, request: UpstreamRequest) -> None:
     if request.body is None:
         return
-    chunked = request.body_bytes is None
-    async for piece in request.body:
-        if piece:
-            await connection.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
-    if chunked:
+    async for piece in whole(request.body, request.body_bytes):
+        await connection.write(
+            b"%x\r\n%b\r\n" % (len(piece), piece) if request.body_bytes is None else piece
+        )
+    if request.body_bytes is None:
         await connection.write(b"0\r\n\r\n")
+    connection.sent()

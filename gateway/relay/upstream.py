@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.errors import Code, GatewayError, Headers
+
+_IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 
 class UpstreamError(GatewayError):
@@ -20,9 +22,17 @@ class UpstreamError(GatewayError):
 
 
 class UpstreamUnavailable(UpstreamError):  # noqa: N818 - reads as what it is
-    """No connection, or it ended before an answer began."""
+    """No connection, or it ended before an answer began.
+
+    ``again``: the request may be sent once more, elsewhere: it was sent nowhere, or once and
+    may be repeated (see :func:`repeatable`).
+    """
 
     code = Code.UPSTREAM_UNAVAILABLE
+
+    def __init__(self, reason: str, *, again: bool = False) -> None:
+        super().__init__(reason)
+        self.again = again
 
 
 class UpstreamTimeout(UpstreamError):  # noqa: N818 - reads as what it is
@@ -43,12 +53,19 @@ class CallerGone(GatewayError):  # noqa: N818 - reads as what it is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTimes:
-    """Seconds that one exchange may take in each of its phases."""
+    """Seconds that one exchange may take in each of its phases.
+
+    ``first_byte_s`` counts from the end of the request to the end of the answer's header
+    block; ``idle_s`` is the longest silence inside a body that somebody waits for; ``write_s``
+    the longest time for which the upstream does not read; ``total_s`` ends everything,
+    streams too.
+    """
 
     connect_s: float = 3.0
     first_byte_s: float = 30.0
     idle_s: float = 60.0
     write_s: float = 30.0
+    total_s: float = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +81,33 @@ class UpstreamRequest:
     headers: Headers
     body: AsyncIterator[bytes] | None = None
     body_bytes: int | None = None
+
+
+def repeatable(request: UpstreamRequest) -> bool:
+    """Whether sending it twice does what sending it once does (RFC 9110 section 9.2.2).
+
+    A body can be read once only, so a request with one is never repeated.
+    """
+    return request.body is None and request.method in _IDEMPOTENT
+
+
+async def whole(body: AsyncIterator[bytes], body_bytes: int | None) -> AsyncIterator[bytes]:
+    """The pieces of a body, none of them empty, as many bytes as were declared.
+
+    A byte more would be read as the next request on the same connection.
+
+    Raises: UpstreamInvalid when they are more or fewer; whatever ``body`` raises.
+    """
+    left = body_bytes
+    async for piece in body:
+        if left is not None:
+            left -= len(piece)
+            if left < 0:
+                raise UpstreamInvalid("the body is longer than it was declared")
+        if piece:
+            yield piece
+    if left:
+        raise UpstreamInvalid("the body is shorter than it was declared")
 
 
 class UpstreamResponse(Protocol):
@@ -94,6 +138,9 @@ class UpstreamTransport(Protocol):
 
     async def request(self, request: UpstreamRequest) -> UpstreamResponse:
         """The response, once its header block is complete.
+
+        A kept connection that turns out to be dead is replaced once, if the request may be
+        repeated. An answer to a body that is still being sent is given at once.
 
         Raises: UpstreamError, and whatever the body's iterator raises.
         """
