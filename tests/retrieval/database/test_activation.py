@@ -67,7 +67,7 @@ def test_listeners_hear_of_an_activation_when_it_holds(world: World) -> None:
         listening.execute(f"listen {CHANNEL}")
         switch(world, another(world.snapshot, "b"))
         (heard,) = listening.notifies(timeout=10, stop_after=1)
-    assert heard.payload == f"{'b' * 64} 2"
+    assert heard.payload == f"active {'b' * 64} 2"
 
 
 def test_an_activation_does_not_wait_for_readers_nor_disturb_them(world: World) -> None:
