@@ -179,7 +179,9 @@ def test_a_release_cannot_be_rewritten_even_by_the_superuser(world: World) -> No
 def test_grants_that_somebody_changed_are_found(world: World) -> None:
     with world.login(POLICY) as connection:
         assert not grants_differ(connection, world.snapshot)
-        connection.execute("update gate.profile_grant set plain = plain # plain where profile = 'partner'")
+        connection.execute(
+            "update gate.profile_grant set plain = plain # plain where profile = 'partner'"
+        )
         assert grants_differ(connection, world.snapshot)
 
 
