@@ -56,7 +56,7 @@ def of_start(error: CannotStart) -> Failure:
 
 
 _OF_SETTINGS: Final = frozenset(
-    {"embedder_unusable", "key_unusable", "source_name", "store_missing"}
+    {"embedder_unusable", "key_unusable", "log_unusable", "source_name", "store_missing"}
 )
 """Codes of ``CannotStart`` that name a fault of settings or options, not of a store."""
 

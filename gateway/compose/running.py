@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -24,10 +23,11 @@ from gateway.compose.database import enforcement, prepare
 from gateway.compose.failure import CannotStart
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
+from gateway.compose.telemetry import opened_telemetry
 from gateway.settings import Listen, Settings
 from gateway.surfaces.checks import gateway_checks
 from gateway.surfaces.health import Health, health_app
-from gateway.telemetry.providers import Telemetry, open_telemetry
+from gateway.telemetry.providers import Telemetry
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
 from policies.snapshot import load as load_policy
 from retrieval.service import Retrieval
@@ -76,7 +76,7 @@ async def running(
         admin_socket = stack.enter_context(_bound(settings.listen.admin))
         stores = await stack.enter_async_context(_stores(settings, embedded))
         await asyncio.to_thread(prepare, stores, snapshot)
-        telemetry = open_telemetry(settings.telemetry, instance=f"{os.getpid()}")
+        telemetry = opened_telemetry(settings)
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         parts = await data_path.opened(stack, settings, stores, snapshot, telemetry)
         gateway = await stack.enter_async_context(

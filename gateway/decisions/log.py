@@ -39,7 +39,7 @@ class DecisionLog:
         self, sinks: Sequence[Sink], *, redaction: Redaction, ratio: float, per_second: int
     ) -> None:
         self.counts = LogCounts()
-        self._sinks = tuple(sinks)
+        self.sinks = tuple(sinks)
         self._redaction = redaction
         self._ratio = ratio
         self._rate = Rate(per_second)
@@ -59,12 +59,7 @@ class DecisionLog:
     @property
     def lost(self) -> int:
         """What sinks did not take or could not write, summed over them."""
-        return sum(sink.lost for sink in self._sinks)
-
-    def close(self, *, timeout_s: float) -> None:
-        """Write what is queued, for at most ``timeout_s`` per sink."""
-        for sink in self._sinks:
-            sink.close(timeout_s=timeout_s)
+        return sum(sink.lost for sink in self.sinks)
 
     def _add(self, record: RequestRecord) -> None:
         weighty = denies_a_unit(record)
@@ -88,7 +83,7 @@ class DecisionLog:
             None if self._hides_trace else record.trace,
             weighty,
         )
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink.put(entry)
         self.counts.written += 1
 

@@ -51,9 +51,17 @@ class Sink(Protocol):
         """Entries that did not fit or could not be written, since the start."""
         ...
 
-    def put(self, entry: Entry) -> None: ...
+    def put(self, entry: Entry) -> None:
+        """Queue one entry, or count it as lost."""
+        ...
 
-    def close(self, *, timeout_s: float) -> None: ...
+    def flush(self, *, timeout_s: float) -> object:
+        """Return when what is queued was written, after at most ``timeout_s``."""
+        ...
+
+    def close(self, *, timeout_s: float) -> None:
+        """Write what is queued, for at most ``timeout_s``, and end."""
+        ...
 
 
 class _Draining:
@@ -67,6 +75,9 @@ class _Draining:
 
     def put(self, entry: Entry) -> None:
         self._drain.put(entry, weighty=entry.weighty)
+
+    def flush(self, *, timeout_s: float) -> bool:
+        return self._drain.flush(timeout_s=timeout_s)
 
     def close(self, *, timeout_s: float) -> None:
         self._drain.close(timeout_s=timeout_s)

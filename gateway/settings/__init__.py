@@ -13,6 +13,7 @@ This room does not know policies, stores or HTTP servers; it only reads.
 """
 
 from gateway.settings.model import (
+    DecisionLogSettings,
     LimitSettings,
     Listen,
     Settings,
@@ -23,6 +24,7 @@ from gateway.settings.reading import ENVIRONMENT, InvalidSettings, SettingFault,
 
 __all__ = [
     "ENVIRONMENT",
+    "DecisionLogSettings",
     "InvalidSettings",
     "LimitSettings",
     "Listen",

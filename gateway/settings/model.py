@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+
+from gateway.decisions.fields import BY_PATH, CONTAINERS, REDACTABLE, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,45 @@ class TelemetrySettings(_Section):
     access_log: bool = True
 
 
+def _record_path(path: str) -> str:
+    """Refuse a path that is no field: what it was meant to hide would stay in every record."""
+    if leaves(path):
+        return path
+    if path in BY_PATH:
+        raise ValueError(f"`{path}` stands in every record, so that it can be read")
+    near = difflib.get_close_matches(path, (*REDACTABLE, *CONTAINERS), 1, 0.0)
+    raise ValueError(f"`{path}` is no field of a decision record (the nearest is `{near[0]}`)")
+
+
+RecordPath = Annotated[str, AfterValidator(_record_path)]
+
+
+class DecisionLogSettings(_Section):
+    """One record per request, to standard output, a file or a collector; without any, none.
+
+    ``otlp`` sends to the collector of ``telemetry``. ``sample_ratio`` is the part of allowed
+    requests that is written; refusals and denials of units always are. ``rate_max``: records
+    per second, denials of units apart. ``mask`` and ``drop`` hold paths of fields; with
+    ``mask_key`` a mask is a keyed hash, else ``***``.
+    """
+
+    stdout: bool = False
+    file: FilePath | None = None
+    otlp: bool = False
+    sample_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
+    rate_max: Count = 1_000
+    queue_max: Count = 8_192
+    mask: list[RecordPath] = []
+    drop: list[RecordPath] = []
+    mask_key: Secret | None = None
+    mask_key_file: FilePath | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anywhere to write to."""
+        return self.stdout or self.otlp or self.file is not None
+
+
 class Settings(_Section):
     """Everything the gateway reads at start. Obtained from ``load`` only."""
 
@@ -202,6 +244,7 @@ class Settings(_Section):
     keys: KeySettings = KeySettings()
     limits: LimitSettings = LimitSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    decision_log: DecisionLogSettings = DecisionLogSettings()
     gateway_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/._-]{1,200}$")] = (
         "audience-gateway"
     )
@@ -210,3 +253,9 @@ class Settings(_Section):
     """The policy folder; none: the one that is installed with the gateway."""
     state: FilePath | None = None
     """Where embedded services, keys and identities live; none: chosen per clone and user."""
+
+    @model_validator(mode="after")
+    def _records_need_a_collector(self) -> Self:
+        if self.decision_log.otlp and self.telemetry.otlp_endpoint is None:
+            raise ValueError("`decision_log.otlp` needs `telemetry.otlp_endpoint`")
+        return self

@@ -52,11 +52,14 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, ...]]] = {
     "GATEWAY_ASSERTION_KEY_FILE": ("keys", "assertion_file"),
     "GATEWAY_TRACE_FILE": ("telemetry", "trace_file"),
     "OTEL_EXPORTER_OTLP_ENDPOINT": ("telemetry", "otlp_endpoint"),
+    "GATEWAY_DECISION_LOG_FILE": ("decision_log", "file"),
+    "GATEWAY_DECISION_LOG_MASK_KEY": ("decision_log", "mask_key"),
+    "GATEWAY_DECISION_LOG_MASK_KEY_FILE": ("decision_log", "mask_key_file"),
 }
 CONFIG_VARIABLE: Final = "GATEWAY_CONFIG"
 UPSTREAM_PREFIX: Final = "GATEWAY_UPSTREAM_"
 
-_SECRETS: Final = (("database", "secret"), ("qdrant", "api_key"))
+_SECRETS: Final = (("database", "secret"), ("qdrant", "api_key"), ("decision_log", "mask_key"))
 _UPSTREAMS: Final = ("upstreams",)
 _PATHS: Final = (
     ("policy",),
@@ -66,6 +69,8 @@ _PATHS: Final = (
     ("embedder", "vector_cache"),
     ("keys", "assertion_file"),
     ("telemetry", "trace_file"),
+    ("decision_log", "file"),
+    ("decision_log", "mask_key_file"),
 )
 
 

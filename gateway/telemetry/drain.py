@@ -9,6 +9,8 @@ Laws
 
 from __future__ import annotations
 
+import logging
+import math
 import queue
 import threading
 import time
@@ -17,6 +19,15 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 _BATCH_MAX: Final = 512
+_LOG: Final = logging.getLogger("gateway.telemetry")
+
+
+class _Mark:
+    """A place in the queue that somebody waits for; after the ``last`` one the thread ends."""
+
+    def __init__(self, *, last: bool) -> None:
+        self.last = last
+        self.reached = threading.Event()
 
 
 class Drain(Generic[T]):
@@ -39,8 +50,7 @@ class Drain(Generic[T]):
         self._write = write
         self._items_max = items_max
         self._linger_s = linger_s
-        self._items: queue.SimpleQueue[T | None] = queue.SimpleQueue()
-        self._closing = threading.Event()
+        self._items: queue.SimpleQueue[T | _Mark] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -52,31 +62,47 @@ class Drain(Generic[T]):
         self._items.put(item)
         return True
 
+    def flush(self, *, timeout_s: float) -> bool:
+        """Whether all that was queued has been written, or lost, within ``timeout_s``."""
+        mark = _Mark(last=False)
+        self._items.put(mark)
+        return mark.reached.wait(timeout_s)
+
     def close(self, *, timeout_s: float) -> None:
         """Write what is queued, for at most ``timeout_s``; the thread is a daemon."""
-        self._closing.set()
-        self._items.put(None)
+        self._items.put(_Mark(last=True))
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        going = True
-        while going:
-            first = self._items.get()
-            if first is None:
-                return
-            batch, going = self._grown([first])
-            self.failed += self._write(batch)
+        while True:
+            batch, mark = self._batch()
+            if batch:
+                self.failed += self._written(batch)
+            if mark is not None:
+                mark.reached.set()
+                if mark.last:
+                    return
 
-    def _grown(self, batch: list[T]) -> tuple[list[T], bool]:
-        """The batch with all that is queued behind it, and whether there may be more to come."""
-        until = time.monotonic() + self._linger_s
+    def _written(self, batch: list[T]) -> int:
+        try:
+            return self._write(batch)
+        except Exception as error:  # noqa: BLE001 - counted as lost; the thread must go on
+            _LOG.error("%s lost a batch: %s", self._thread.name, type(error).__name__)
+            return len(batch)
+
+    def _batch(self) -> tuple[list[T], _Mark | None]:
+        """Some items, as they come within the linger, or those before a mark and the mark."""
+        batch: list[T] = []
+        until = math.inf
         while len(batch) < _BATCH_MAX:
-            left_s = 0.0 if self._closing.is_set() else until - time.monotonic()
             try:
-                item = self._items.get(timeout=left_s) if left_s > 0 else self._items.get_nowait()
+                left_s = until - time.monotonic()
+                item = self._items.get(left_s > 0, min(left_s, threading.TIMEOUT_MAX))
             except queue.Empty:
                 break
-            if item is None:
-                return batch, False
+            if isinstance(item, _Mark):
+                return batch, item
+            if not batch:
+                until = time.monotonic() + self._linger_s
             batch.append(item)
-        return batch, True
+        return batch, None

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -28,7 +29,8 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-from gateway.settings import TelemetrySettings
+from gateway.decisions.opening import open_log, publish
+from gateway.settings import DecisionLogSettings, TelemetrySettings
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.counters import Counters
 from gateway.telemetry.recorder import ChosenIds, Recorder
@@ -67,14 +69,17 @@ def open_telemetry(
     settings: TelemetrySettings,
     *,
     instance: str,
+    decision_log: DecisionLogSettings | None = None,
     out: TextIO | None = None,
     span_processors: tuple[SpanProcessor, ...] = (),
     log_processors: tuple[LogRecordProcessor, ...] = (),
 ) -> Telemetry:
     """Telemetry for one gateway process. ``instance`` names it among its replicas.
 
-    ``out`` takes the access log (standard output when left out). Further processors are added
-    beside the configured ones.
+    ``out`` takes what goes to standard output (which it is when left out). Further processors
+    are added beside the configured ones.
+
+    Raises: OSError when a file that is to be written cannot be opened.
     """
     resource = Resource.create(
         {"service.name": settings.service_name, "service.instance.id": instance}
@@ -92,6 +97,7 @@ def open_telemetry(
         loggers.add_log_record_processor(log_processor)
     counters = Counters()
     closes: list[Callable[[], object]] = [tracers.shutdown, loggers.shutdown]
+    flushes: list[Callable[[], object]] = [tracers.force_flush, loggers.force_flush]
     if settings.otlp_endpoint is not None:
         meters = _meters(settings.otlp_endpoint, resource)
         counters.export(meters.get_meter(_SCOPE))
@@ -100,6 +106,18 @@ def open_telemetry(
     if access_log is not None:
         log = access_log
         counters.gauge("gateway_access_log_dropped", "Lines that did not fit.", lambda: log.dropped)
+    decisions = None
+    if decision_log is not None and decision_log.wanted:
+        endpoint = settings.otlp_endpoint
+        decisions = open_log(
+            decision_log,
+            resource=resource,
+            otlp_endpoint=_signal(endpoint, "logs") if endpoint is not None else None,
+            out=out or sys.stdout,
+        )
+        publish(decisions, counters)
+        flushes += [partial(sink.flush, timeout_s=SHUTDOWN_S) for sink in decisions.sinks]
+        closes += [partial(sink.close, timeout_s=SHUTDOWN_S) for sink in decisions.sinks]
     if file is not None:
         closes[0] = _then(tracers.shutdown, file.close)
     recorder = Recorder(
@@ -108,10 +126,10 @@ def open_telemetry(
         ids=ids,
         counters=counters,
         access_log=access_log,
+        decisions=decisions,
         sample_ratio=settings.sample_ratio,
     )
-    flushes = (tracers.force_flush, loggers.force_flush)
-    return Telemetry(recorder, counters, flushes, tuple(closes), access_log)
+    return Telemetry(recorder, counters, tuple(flushes), tuple(closes), access_log)
 
 
 def _span_processors(settings: TelemetrySettings, file: TextIO | None) -> list[SpanProcessor]:

@@ -23,6 +23,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from gateway.decisions.log import DecisionLog
 from gateway.journal.event import Journal, SecurityEvent
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.counters import Counters
@@ -68,6 +69,7 @@ class Recorder:
         ids: ChosenIds,
         counters: Counters,
         access_log: AccessLog | None,
+        decisions: DecisionLog | None = None,
         sample_ratio: float,
     ) -> None:
         self.counters = counters
@@ -75,6 +77,7 @@ class Recorder:
         self._logger = logger
         self._ids = ids
         self._access_log = access_log
+        self._decisions = decisions
         self._sample_ratio = sample_ratio
         self._noted: dict[str, SecurityEvent] = {}
 
@@ -99,6 +102,8 @@ class Recorder:
         self.counters.add(record)
         if self._access_log is not None:
             self._access_log.add(record)
+        if self._decisions is not None:
+            self._decisions.add(record)
         if record.trace.sampled or record.event is not None:
             self._span(record)
         if record.event is not None:
