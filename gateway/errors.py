@@ -33,6 +33,7 @@ class Code(StrEnum):
     FORBIDDEN = "forbidden"
     NO_AUDIENCE = "no_audience"
     AMBIGUOUS_AUDIENCE = "ambiguous_audience"
+    ADMIN_DISABLED = "admin_disabled"
     TASK_SCOPE_REFUSED = "task_scope_refused"
     TASK_SCOPE_REQUIRED = "task_scope_required"
     AUDIENCE_REFUSED = "audience_refused"
@@ -71,6 +72,7 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.FORBIDDEN: (403, "The policy does not allow this"),
     Code.NO_AUDIENCE: (403, "The policy places this caller in no audience"),
     Code.AMBIGUOUS_AUDIENCE: (403, "The policy places this caller in more than one audience"),
+    Code.ADMIN_DISABLED: (403, "The policy has no rule that lets an operator do anything"),
     Code.TASK_SCOPE_REFUSED: (403, "This task scope is not among the caller's verified ones"),
     Code.TASK_SCOPE_REQUIRED: (403, "The caller has several task scopes and must name one"),
     Code.AUDIENCE_REFUSED: (403, "The named audience cannot be used to narrow"),

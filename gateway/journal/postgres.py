@@ -19,6 +19,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from psycopg_pool.errors import PoolClosed
 
+from gateway.journal.access import INSERT, AdminAccess
 from gateway.journal.event import EventKind, JournalUnavailable, SecurityEvent
 
 QUEUES: Final = ("governance", "risk_review")
@@ -92,18 +93,25 @@ class PostgresJournal:
         A connection that breaks is replaced once within the deadline: writing an event twice
         is the same as once.
         """
+        await self._durable(_statement(event), _values(event), "the security event")
+
+    async def record_access(self, access: AdminAccess) -> None:
+        """Make an operator's use durable; see ``AccessJournal.record_access``. Cost: as above."""
+        await self._durable(INSERT, access.values(), "the operator's use")
+
+    async def _durable(self, statement: str, values: dict[str, Any], what: str) -> None:
         try:
             async with asyncio.timeout(self._deadline_s):
                 try:
-                    await self._write(event)
+                    await self._write(statement, values)
                 except psycopg.OperationalError:
-                    await self._write(event)
+                    await self._write(statement, values)
         except (psycopg.Error, PoolTimeout, PoolClosed, TimeoutError) as error:
-            raise JournalUnavailable("the security event is not durable") from error
+            raise JournalUnavailable(f"{what} is not durable") from error
 
-    async def _write(self, event: SecurityEvent) -> None:
+    async def _write(self, statement: str, values: dict[str, Any]) -> None:
         async with self._pool.connection() as connection:
-            await connection.execute(_statement(event), _values(event))
+            await connection.execute(statement, values)
 
     async def writable(self) -> bool:
         """Whether an event could be recorded now. Writes nothing."""

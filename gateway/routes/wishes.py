@@ -56,11 +56,7 @@ def of_body(headers: Headers, body: bytes) -> Wish:
 
     Raises: Refusal ``unsupported_media_type`` or ``bad_body``.
     """
-    types = [value for name, value in headers if name == b"content-type"]
-    if len(types) != 1 or not _is_json(types[0]):
-        raise Refusal(Code.UNSUPPORTED_MEDIA_TYPE, "one JSON content type")
-    if any(name == b"content-encoding" for name, _ in headers):
-        raise Refusal(Code.UNSUPPORTED_MEDIA_TYPE, "an encoded body")
+    require_json(headers)
     try:
         # Wire models are strict about keys; JSON gives them nothing but plain types.
         request = RetrieveRequest.model_validate(parse_object(body), strict=True)
@@ -72,6 +68,15 @@ def of_body(headers: Headers, body: bytes) -> Wish:
         purpose=request.purpose or "",
         request=request,
     )
+
+
+def require_json(headers: Headers) -> None:
+    """Return for a body that says it is plain JSON. Raises: Refusal ``unsupported_media_type``."""
+    types = [value for name, value in headers if name == b"content-type"]
+    if len(types) != 1 or not _is_json(types[0]):
+        raise Refusal(Code.UNSUPPORTED_MEDIA_TYPE, "one JSON content type")
+    if any(name == b"content-encoding" for name, _ in headers):
+        raise Refusal(Code.UNSUPPORTED_MEDIA_TYPE, "an encoded body")
 
 
 def refuse_tokens(query: bytes) -> None:

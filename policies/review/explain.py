@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from policies.review.change import words
 from policies.review.page import Heading, Lines, Page
 from policies.review.reading import Reading
 from policies.review.unit_diff import verdict_text
+from policies.snapshot import Snapshot
 from policies.vocabulary import CONSENTS, FACETS
 
 NEAREST: Final = 3
@@ -61,15 +62,21 @@ class Explanation:
 
 def explain(reading: Reading, profile: str, state: Mapping[str, str], consent: str) -> Explanation:
     """Why one profile may read one state or not. Raises UnknownState. Cost: one pass over rows."""
-    vocabulary = reading.snapshot.vocabulary
+    return explain_under(reading.snapshot, profile, state, consent)
+
+
+def explain_under(
+    snapshot: Snapshot, profile: str, state: Mapping[str, str], consent: str
+) -> Explanation:
+    """As ``explain``, under a policy that is in force."""
+    vocabulary = snapshot.vocabulary
     _known("profile", profile, tuple(vocabulary.profiles))
     _known("consent", consent, CONSENTS)
     for facet in FACETS:
         _known(facet, state[facet], vocabulary.live(facet))
     class_id = vocabulary.class_id(state)
-    found = reading.snapshot.table.units.rules(profile, class_id, consent)
-    rows = reading.parsed.rows[Kind.UNITS]
-    places = {row.id: row.place for row in rows}
+    found = snapshot.table.units.rules(profile, class_id, consent)
+    places = {row.id: row.place for row in snapshot.table.units.rows}
     request = (profile, *(state[facet] for facet in FACETS), consent)
     return Explanation(
         profile,
@@ -80,7 +87,7 @@ def explain(reading: Reading, profile: str, state: Mapping[str, str], consent: s
         verdict_text(found),
         tuple((rule, places[rule]) for rule in found.denies or found.allows),
         found.allows if found.denies else (),
-        () if found.allowed else _nearest(reading, request),
+        () if found.allowed else _nearest(snapshot, request),
     )
 
 
@@ -89,12 +96,17 @@ def _known(what: str, word: str, known: tuple[str, ...]) -> None:
         raise UnknownState(f"{shown(word)} is not a known {what}; {advice(word, known)}")
 
 
-def _nearest(reading: Reading, request: tuple[str, ...]) -> tuple[Near, ...]:
+def _nearest(snapshot: Snapshot, request: tuple[str, ...]) -> tuple[Near, ...]:
     """Allow rows that fail on the fewest axes; those for another profile come after the others."""
     axes = SHAPES[Kind.UNITS].axes
-    domains = reading.parsed.domains[Kind.UNITS]
+    vocabulary = snapshot.vocabulary
+    domains: Mapping[str, Sequence[str]] = {
+        "profile": tuple(vocabulary.profiles),
+        "consent": CONSENTS,
+        **{facet: vocabulary.live(facet) for facet in FACETS},
+    }
     near: list[tuple[tuple[bool, int], Near]] = []
-    for row in reading.parsed.rows[Kind.UNITS]:
+    for row in snapshot.table.units.rows:
         misses = tuple(
             Miss(axis, asked, tuple(word for word in domains[axis] if word in cell))
             for axis, asked, cell in zip(axes, request, row.cells, strict=True)
