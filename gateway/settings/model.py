@@ -233,6 +233,30 @@ class DecisionLogSettings(_Section):
         return self.stdout or self.otlp or self.file is not None
 
 
+class ReleaseSettings(_Section):
+    """Whose policy is believed.
+
+    Without ``keys_file`` (development only) the folder is served as it is. With one (a JWK set of
+    public Ed25519 keys, ``kid`` = the signer's name) only a release of the database that these
+    keys signed for ``environment``; opening anything takes ``widening_signers`` of them.
+    """
+
+    environment: Name = "development"
+    keys_file: FilePath | None = None
+    widening_signers: Annotated[int, Field(ge=1, le=16)] = 2
+
+    @property
+    def signed(self) -> bool:
+        """Whether a release must be signed to be served."""
+        return self.keys_file is not None
+
+    @model_validator(mode="after")
+    def _only_development_is_unsigned(self) -> Self:
+        if self.environment != "development" and self.keys_file is None:
+            raise ValueError("needs `keys_file`: only `development` goes without signatures")
+        return self
+
+
 class Settings(_Section):
     """Everything the gateway reads at start. Obtained from ``load`` only."""
 
@@ -245,6 +269,7 @@ class Settings(_Section):
     limits: LimitSettings = LimitSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     decision_log: DecisionLogSettings = DecisionLogSettings()
+    release: ReleaseSettings = ReleaseSettings()
     gateway_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/._-]{1,200}$")] = (
         "audience-gateway"
     )

@@ -52,6 +52,8 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, ...]]] = {
     "GATEWAY_ASSERTION_KEY_FILE": ("keys", "assertion_file"),
     "GATEWAY_TRACE_FILE": ("telemetry", "trace_file"),
     "OTEL_EXPORTER_OTLP_ENDPOINT": ("telemetry", "otlp_endpoint"),
+    "GATEWAY_RELEASE_ENVIRONMENT": ("release", "environment"),
+    "GATEWAY_RELEASE_KEYS_FILE": ("release", "keys_file"),
     "GATEWAY_DECISION_LOG_FILE": ("decision_log", "file"),
     "GATEWAY_DECISION_LOG_MASK_KEY": ("decision_log", "mask_key"),
     "GATEWAY_DECISION_LOG_MASK_KEY_FILE": ("decision_log", "mask_key_file"),
@@ -70,6 +72,7 @@ _PATHS: Final = (
     ("keys", "assertion_file"),
     ("telemetry", "trace_file"),
     ("decision_log", "file"),
+    ("release", "keys_file"),
     ("decision_log", "mask_key_file"),
 )
 

@@ -227,3 +227,19 @@ def test_foreign_variables_are_not_ours() -> None:
     """Kubernetes sets GATEWAY_SERVICE_HOST for a service named gateway."""
     env = {"GATEWAY_SERVICE_HOST": "10.0.0.1", "GATEWAY_PORT_80_TCP": "tcp://x", "X": "y"}
     assert load(None, env) == load(None, {})
+
+
+def test_only_development_goes_without_signatures(tmp_path: Path) -> None:
+    """A production that lost its keys file must not start as if anybody could sign."""
+    assert not Settings().release.signed
+    for env in (
+        {"GATEWAY_RELEASE_ENVIRONMENT": "production"},
+        {"GATEWAY_RELEASE_ENVIRONMENT": "staging", "GATEWAY_RELEASE_KEYS_FILE": ""},
+    ):
+        with pytest.raises(InvalidSettings, match="only `development` goes without"):
+            load(None, env)
+    file = tmp_path / "gateway.toml"
+    file.write_text('[release]\nenvironment = "production"\nkeys_file = "keys.json"\n')
+    release = load(file, {}).release
+    assert (release.signed, release.keys_file) == (True, tmp_path / "keys.json")
+    assert release.widening_signers == 2
