@@ -314,7 +314,7 @@ class _Writer:
             return
         try:
             await self._start(inspected.status, headers)
-            self._visit.bytes_out = await relay_body(stream, self._receive, self._send)
+            self._visit.bytes_out = await relay_body(stream, self._receive, self._send, self._body)
         finally:
             await stream.aclose()
 

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from gateway.errors import Code, Refusal
+from gateway.ingress.body import Body
 from gateway.ingress.strict_json import Json, NotStrictJson, parse
 from gateway.relay.upstream import (
     UpstreamError,
@@ -36,14 +37,18 @@ class Truncated(Exception):  # noqa: N818 - reads as what it is
     """The answer cannot be ended properly: the caller's connection must be reset."""
 
 
-async def relay_body(response: UpstreamResponse, receive: Receive, send: Send) -> int:
+async def relay_body(
+    response: UpstreamResponse, receive: Receive, send: Send, body: Body | None = None
+) -> int:
     """Send the whole body after a response start; how many bytes it had.
+
+    ``body`` is the request's, which an upstream that answers early may still be reading.
 
     Raises: Truncated when the upstream failed or the caller stalled; CallerGone.
     """
     sent, ended = 0, False
     try:
-        with CallerWatch(receive):
+        with CallerWatch(receive, body):
             async for piece in response:
                 async with asyncio.timeout(WRITE_STALL_S):
                     # A piece is all that has arrived, so one of a whole body is its last.
