@@ -22,7 +22,9 @@ from typing import Final
 
 SCHEMA: Final = "audience-gateway/decision/1"
 STARS: Final = "***"
-WORD: Final = re.compile(r"[A-Za-z0-9_.:=/+@-]{0,256}")
+WORD_CHARACTERS: Final = "[A-Za-z0-9_.:=/+@-]"
+WORD_MAX: Final = 256
+WORD: Final = re.compile(f"{WORD_CHARACTERS}{{0,{WORD_MAX}}}")
 """Every id and word that can stand in a record. No blank, no quote, no control character."""
 MASKED: Final = re.compile(r"\*\*\*|~[0-9a-f]{24}")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")

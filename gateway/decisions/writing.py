@@ -7,12 +7,13 @@ left out (`fields.WORD`), because a defect elsewhere must not become a leak here
 
 from __future__ import annotations
 
+import re
 import secrets
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from gateway.decisions.facts import Facts, UnitCounts
-from gateway.decisions.fields import FIELDS, SCHEMA, WORD, Form
+from gateway.decisions.fields import FIELDS, SCHEMA, WORD, WORD_CHARACTERS, WORD_MAX, Form
 from gateway.telemetry.fields import RequestRecord, checked, method_word
 
 Values = dict[str, Any]
@@ -22,6 +23,7 @@ _PERMITTED: Final = frozenset(field.path.partition(".")[0] for field in FIELDS)
 _WORDS: Final = tuple(
     field.path for field in FIELDS if field.form is Form.WORD and "." not in field.path
 )
+_CHARACTERS: Final = re.compile(f"{WORD_CHARACTERS}*")
 _LISTS: Final = ("claims", "profiles", "rules")
 
 
@@ -114,7 +116,7 @@ def _plain(values: Values) -> Values:
     texts: list[str] = [values[name] for name in _WORDS]
     for name in _LISTS:
         texts += values[name]
-    if all(map(WORD.fullmatch, texts)):
+    if _CHARACTERS.fullmatch("".join(texts)) and max(map(len, texts)) <= WORD_MAX:
         return values
     for name in _WORDS:
         if not WORD.fullmatch(values[name]):

@@ -6,12 +6,13 @@ record of the request.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from gateway.decisions.facts import PerClass, UnitCounts
 from gateway.egress.registry import Key, Registered
-from policies.decision import UNCLASSED, Grant
+from policies.decision import Grant
 
 
 class Tally:
@@ -55,12 +56,8 @@ class Tally:
 
     def counts(self) -> UnitCounts:
         """See ``Counting.counts``."""
-        classes: dict[tuple[int, bool], PerClass] = {}
-        labels = self._registered.labels if self._registered is not None else {}
-        for key in self._shown:
-            label = labels.get(key)
-            class_id = label.class_id if label is not None else UNCLASSED
-            _at(classes, class_id, consent=key[1] in self._consented).allowed += 1
+        shown = self._shown_classes()
+        classes = {key: PerClass(allowed=count) for key, count in shown.items()}
         for class_id, count in self._foreign.items():
             _at(classes, class_id, consent=False).allowed += count
         for unit_id, (class_id, grant) in self._denied.items():
@@ -69,11 +66,24 @@ class Tally:
             row.denied += 1
             row.not_by_class += grant.permits_class(class_id, consent=consent)
         return UnitCounts(
-            returned=len(self._shown) + sum(self._foreign.values()),
+            returned=sum(shown.values()) + sum(self._foreign.values()),
             denied=len(self._denied),
             stale=len(self._stale),
             classes=classes,
         )
+
+    def _shown_classes(self) -> Counter[tuple[int, bool]]:
+        if self._registered is None:
+            return Counter()
+        labels = self._registered.labels
+        # Hashing an id costs more than all else here. What passed has a label each, so equal
+        # sizes mean the same ids; and an id is looked at only when there is a consent.
+        if len(labels) != len(self._shown):
+            labels = {key: label for key, label in labels.items() if key in self._shown}
+        if not self._consented:
+            counts = Counter(label.class_id for label in labels.values())
+            return Counter({(class_id, False): count for class_id, count in counts.items()})
+        return Counter((label.class_id, key[1] in self._consented) for key, label in labels.items())
 
 
 def _at(classes: dict[tuple[int, bool], PerClass], class_id: int, *, consent: bool) -> PerClass:

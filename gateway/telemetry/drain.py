@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
-_BATCH_MAX: Final = 512
+_BATCH_MAX: Final = 128
+"""A thread that writes more at once keeps the interpreter from the event loop for milliseconds."""
 _LOG: Final = logging.getLogger("gateway.telemetry")
 
 
