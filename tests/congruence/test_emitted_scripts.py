@@ -143,7 +143,9 @@ def test_the_emitted_sql_gives_casbins_verdicts_as_it_stands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Each predicate is pasted into a WHERE clause; only the caller's own values are bound."""
-    digest, *parts = re.split(r"^-- profile (\S+): .*\n", emitted("sql", capsys), flags=re.M)
+    digest, *parts = re.split(
+        r"^-- profile (\S+): .*\n", emitted("sql", capsys), flags=re.MULTILINE
+    )
     predicates = dict(zip(parts[::2], parts[1::2], strict=True))
     assert digest == f"-- policy {full.snapshot.digest}\n"
     assert set(predicates) == {profile for profile, _ in casbin}
