@@ -19,10 +19,13 @@ This module does not know where records come from or where labels go.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from policies.bindings import COMPARTMENT
 from policies.decision import SHARED
@@ -32,6 +35,14 @@ STAGES: Final = ("law", "design", "code", "test", "report", "incident", "other")
 """Where in its life a thread's artefact stands (seed 4.4)."""
 
 TARGETS: Final = (*FACETS, "lifecycle_stage")
+
+
+class Relabel(StrEnum):
+    """What becomes of a later label that opens an object to somebody: it waits for an approver,
+    or the mapping is trusted with it (for the objects that it labelled itself)."""
+
+    APPROVAL = "approval"
+    TRUSTED = "trusted"
 
 
 class FieldSort(StrEnum):
@@ -147,6 +158,17 @@ class IngestMapping:
     jurisdiction: CompartmentRule
     thread: ThreadRule | None
     known: Mapping[str, frozenset[str]]
+    relabel: Relabel
+
+    @property
+    def canonical(self) -> str:
+        """The whole mapping as one JSON text: equal for two mappings that say the same."""
+        return json.dumps(_plain(self), sort_keys=True)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of ``canonical``, lower-case hex: by this, not by its name, it is trusted."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
 
     def label(self, record: Mapping[str, object]) -> Label:
         """The label of one unit. Cost: one pass over the rules, no I/O."""
@@ -193,6 +215,19 @@ class IngestMapping:
             if target not in words and isinstance(value, str) and value:
                 words[target] = value
         return words
+
+
+def _plain(value: Any) -> Any:
+    """Plain data in a fixed order (sets have none)."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return value
 
 
 def known_targets(vocabulary: Vocabulary) -> Mapping[str, frozenset[str]]:

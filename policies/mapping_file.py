@@ -16,6 +16,7 @@ from policies.mapping import (
     FieldSort,
     IngestMapping,
     LabelRule,
+    Relabel,
     SourceField,
     Test,
     ThreadRule,
@@ -41,7 +42,7 @@ def read_mapping(tree: Node, vocabulary: Vocabulary, faults: Faults) -> IngestMa
     top = read.fields(
         tree,
         required=("name", "fields", "tenant", "jurisdiction"),
-        optional=("rules", "same_words", "inherited", "thread"),
+        optional=("rules", "same_words", "inherited", "thread", "relabel"),
     )
     fields = {
         name: _field(read, node)
@@ -74,7 +75,13 @@ def read_mapping(tree: Node, vocabulary: Vocabulary, faults: Faults) -> IngestMa
         jurisdiction=_compartment(read, top["jurisdiction"], fields),
         thread=_thread(read, top["thread"], known) if "thread" in top else None,
         known=known,
+        relabel=_relabel(read, top["relabel"]) if "relabel" in top else Relabel.APPROVAL,
     )
+
+
+def _relabel(read: Reader, node: Node) -> Relabel:
+    word = read.word(node, "way to relabel", tuple(Relabel))
+    return Relabel(word or Relabel.APPROVAL)
 
 
 def _field(read: Reader, node: Node) -> SourceField:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from policies.bindings import IssuerBinding, Upstream
 from policies.kinds import Kind
+from policies.mapping import Relabel
 from policies.review.change import Change, Direction
 from policies.review.reading import Reading
 from policies.review.writers.json import plain
@@ -50,6 +51,11 @@ def tenants_fall(before: tuple[str, ...] | None, after: tuple[str, ...] | None) 
     return NARROWING if before is None else members_only_fall(before, after)
 
 
+def trust_falls(_: Relabel, after: Relabel) -> Direction:
+    """A mapping that is trusted no more has its widenings approved."""
+    return NARROWING if after is Relabel.APPROVAL else WIDENING
+
+
 def networks_fall(before: Any, after: Any) -> Direction:
     inside = all(
         any(one.version == other.version and one.subnet_of(other) for other in before)
@@ -79,7 +85,7 @@ _JUDGES: Final[Mapping[str, Mapping[str, Judge]]] = {
     },
     "upstream": {"may_retrieve": truth_falls, "tenants": tenants_fall},
     "trusted peer": {"networks": networks_fall, "headers": members_only_fall},
-    "mapping": {"inherited": members_only_fall},
+    "mapping": {"inherited": members_only_fall, "relabel": trust_falls},
 }
 
 _SILENT: Final = {

@@ -16,7 +16,7 @@ from typing import Any, Final
 from policies import case_file, issuer_file, mapping_file, route_file, upstream_file
 from policies import vocabulary_file as words
 from policies.bindings import COMPARTMENT, RouteMode
-from policies.mapping import TARGETS, FieldSort, Test
+from policies.mapping import TARGETS, FieldSort, Relabel, Test
 from policies.vocabulary import CONSENTS, FACETS, ORDERED
 
 Schema = dict[str, Any]
@@ -209,6 +209,7 @@ def _mapping() -> Schema:
             "rules": {"type": "array", "items": rule},
             "same_words": _fields({}, _each(TARGETS, field)),
             "inherited": _list(_word(FACETS)),
+            "relabel": _word(Relabel),
             "thread": _fields(
                 {"id": field, "title": field, "set": sets}, {"aliases": field, "absorbs": field}
             ),

@@ -12,7 +12,6 @@ Laws
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterable
@@ -44,7 +43,7 @@ from retrieval.ingest.items import (
 )
 from retrieval.ingest.links import LinkWriter, Pending
 from retrieval.ingest.ownership import Owner, owner_named
-from retrieval.ingest.report import Reason, Report, Sort
+from retrieval.ingest.report import Reason, Report, Sort, Waiting
 from retrieval.ingest.rows import quarantine_row, thread_hash
 from retrieval.ingest.sources import Source, open_source
 from retrieval.ingest.writer import Writer
@@ -64,6 +63,7 @@ def run(
     dsn: str,
     origin: str | None = None,
     adopt: bool = False,
+    author: str = "",
     embedder: Embedder | None = None,
     on_progress: OnProgress | None = None,
     batch: int = BATCH,
@@ -71,7 +71,9 @@ def run(
     """Bring everything that ``source`` holds into the record of truth, labelled by ``mapping``.
 
     ``origin`` is the name under which the source owns what it brings (its mapping's name if
-    None); ``adopt`` also takes what it names and no source has claimed yet.
+    None); ``adopt`` also takes what it names and no source has claimed yet. ``author`` is who
+    answers for labels that widen and therefore wait for somebody else's approval (the source's
+    name if empty).
     ``dsn`` logs in as ``gw_ingest``. Without an embedder the index worker makes the vectors.
     Returns what became of every record (``Report.exit_code`` is the command's).
     Raises ``IngestRefused`` when the name is none, or the source or the database cannot be had;
@@ -83,7 +85,16 @@ def run(
     try:
         with psycopg.connect(dsn, autocommit=True) as connection:
             _take_lock(connection)
-            connection.execute(statements.AT_WORK, [owner.origin, "on" if adopt else "off"])
+            connection.execute(
+                statements.AT_WORK,
+                {
+                    "origin": owner.origin,
+                    "adopt": "on" if adopt else "off",
+                    "author": author or f"source:{owner.origin}",
+                    "mapping": mapping.name,
+                    "fingerprint": mapping.fingerprint,
+                },
+            )
             return _Run(connection, opened, mapping, owner, embedder, key, batch).go(on_progress)
     except psycopg.Error as error:
         raise _refusal(error) from error
@@ -128,6 +139,7 @@ class _Run:
                 origin=self.owner.origin,
             ).write(self.pending)
             self._list_unclassed()
+            self._list_waiting()
             self._close_records()
             self.connection.execute(statements.CHECKPOINT_GONE, [self.key])
         self.report.reasons.sort()
@@ -240,6 +252,14 @@ class _Run:
             if (sort, place) not in listed:
                 self.report.reasons.append(Reason(place, Sort(sort), address, facet, value, reason))
 
+    def _list_waiting(self) -> None:
+        """List what this source wished to open, in this run or an earlier one."""
+        for row in self.connection.execute(statements.WAITING, [self.owner.origin]):
+            sort, address, rejected, closed, gained = row
+            self.report.waiting.append(
+                Waiting(Sort(sort), address, rejected, closed, tuple(gained))
+            )
+
     def _close_records(self) -> None:
         """Close the rows of records of this source that are not refused any more."""
         still = [
@@ -264,21 +284,8 @@ def _run_key(
     """What must be equal for a run to go on where another one stopped."""
     parts = [source.name, source.digest, embedder.name if embedder else ""]
     parts += [owner.origin, "adopts" if owner.adopts else ""]
-    canonical = json.dumps([*parts, _plain(mapping)], sort_keys=True)
+    canonical = json.dumps([*parts, mapping.canonical])
     return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """A mapping as plain data in a fixed order (its sets have none)."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, frozenset):
-        return sorted(map(str, value))
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if hasattr(value, "items"):
-        return {str(name): _plain(one) for name, one in value.items()}
-    return value
 
 
 def _refusal(error: psycopg.Error) -> IngestRefused:

@@ -88,17 +88,38 @@ class Note:
         return f"{self.code}: {self.address}: {self.detail}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Waiting:
+    """A label that the source wishes and that is not in effect, because it opens an object to
+    the profiles ``opens_to``: until somebody approves it, or although somebody rejected it.
+    ``closed``: it also closes the object to others, so nobody reads it meanwhile."""
+
+    sort: Sort
+    address: str
+    rejected: bool
+    closed: bool
+    opens_to: tuple[str, ...]
+
+    def __str__(self) -> str:
+        state = "rejected" if self.rejected else "pending"
+        nobody = "; nobody reads it until then" if self.closed else ""
+        return f"{self.sort} {self.address}: {state}: opens to {', '.join(self.opens_to)}{nobody}"
+
+
 @dataclass(slots=True)
 class Report:
     """The outcome of one run. Counts add up to the objects that the source names.
 
     ``reasons`` also lists objects that were stored and whose class the database refused for
     what only it knows (a facet that no thread filled): those are counted as stored.
+    ``waiting`` are the label changes of the whole source that nobody has approved. An object
+    that only wished one is counted as unchanged.
     """
 
     counts: Counter[tuple[Sort, Outcome]] = field(default_factory=Counter)
     reasons: list[Reason] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
     embedded: int = 0
     resumed_at: int = 0
 
@@ -136,6 +157,11 @@ class Report:
         return self.of(Outcome.QUARANTINED)
 
     @property
+    def pending(self) -> int:
+        """Label changes that wait for an approver."""
+        return sum(1 for one in self.waiting if not one.rejected)
+
+    @property
     def exit_code(self) -> Exit:
         """0 when everything was taken; 3 when the run is complete but something is quarantined."""
         return Exit.QUARANTINED if self.reasons else Exit.CLEAN
@@ -151,6 +177,12 @@ class Report:
             "by_sort": by_sort,
             "reasons": [asdict(reason) for reason in self.reasons],
             "notes": [asdict(note) for note in self.notes],
+            "label_changes": {
+                "pending": self.pending,
+                "rejected": len(self.waiting) - self.pending,
+                "closed": sum(1 for one in self.waiting if one.closed),
+                "waiting": [asdict(one) for one in self.waiting],
+            },
             "embedded": self.embedded,
             "resumed_at": self.resumed_at,
             "exit_code": int(self.exit_code),
@@ -180,7 +212,11 @@ class Report:
             row = [self.of(outcome, sort) for outcome in Outcome]
             if any(row):
                 lines.append(f"{sort:<12}" + "".join(f"{count:>13}" for count in row))
-        for title, found in (("quarantined", self.reasons), ("notes", self.notes)):
+        for title, found in (
+            ("quarantined", self.reasons),
+            ("notes", self.notes),
+            ("label changes that are not in effect (see `gateway labels pending`)", self.waiting),
+        ):
             if found:
                 lines += ["", f"{title}:", *(f"  {one}" for one in found[:most])]
             if len(found) > most:

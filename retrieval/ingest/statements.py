@@ -21,19 +21,33 @@ _COMPARTMENTS: Final = "tenant, jurisdiction"
 
 
 def _label_update(table: str, *, staged: bool) -> str:
-    columns = [*FACETS, "tenant", "jurisdiction", *(("lifecycle_stage",) if staged else ())]
+    """What the source says now, where it is not what it said before.
+
+    Returns ids with whether anything that readers can notice became of it. The database may keep
+    the label as it was and this one as a wish (0060); `wish = null` says that it is stated anew.
+    """
+    label = [*FACETS, "tenant", "jurisdiction"]
+    columns = [*label, *(("lifecycle_stage",) if staged else ())]
     typed = ", ".join(f"{column} text" for column in columns)
+    stage = "or o.lifecycle_stage <> r.lifecycle_stage" if staged else ""
     return f"""
-        update {table} o set {", ".join(f"{column} = r.{column}" for column in columns)}
+        update {table} o set {", ".join(f"{column} = r.{column}" for column in columns)},
+            wish = null
         from jsonb_to_recordset(%s) r (id uuid, {typed})
-        where o.id = r.id and ({", ".join(f"o.{column}" for column in columns)})
-            is distinct from ({", ".join(f"r.{column}" for column in columns)})
-        returning o.id"""
+        where o.id = r.id and (
+            coalesce(o.wish, array[{", ".join(f"o.{column}" for column in label)}])
+                is distinct from array[{", ".join(f"r.{column}" for column in label)}]
+            {stage}
+            or (o.wish is not null and (select brain.trusted_at_work())))
+        returning o.id, o.wish is null or o.class_id = -1"""
 
 
 # --- ownership ----------------------------------------------------------------------------
 
-AT_WORK: Final = "select set_config('gw.origin', %s, false), set_config('gw.adopt', %s, false)"
+AT_WORK: Final = """
+    select set_config('gw.origin', %(origin)s, false), set_config('gw.adopt', %(adopt)s, false),
+        set_config('gw.author', %(author)s, false), set_config('gw.mapping', %(mapping)s, false),
+        set_config('gw.mapping_sha256', %(fingerprint)s, false)"""
 
 LABELS_HELD: Final = "select id, origin from brain.label where id = any (%s)"
 ARTIFACTS_HELD: Final = "select id, origin from brain.expected_artifact where id = any (%s)"
@@ -224,7 +238,8 @@ QUARANTINE_NEW: Final = """
 QUARANTINE_CLOSED: Final = """
     update brain.quarantine q set resolved_at = now()
     where q.resolved_at is null and q.sort = %s and q.object_id = any (%s)
-      and q.reason <> all (array['unknown_word', 'retired_word', 'blank', 'contradiction'])
+      and q.reason <> all (array['unknown_word', 'retired_word', 'blank', 'contradiction',
+                                 'awaiting_approval'])
       and not exists (
           select from jsonb_to_recordset(%s) r (address text, facet text, value text, reason text)
           where r.address = q.address and r.facet = q.facet and r.value = q.value
@@ -251,6 +266,18 @@ UNCLASSED: Final = """
     where q.resolved_at is null
       and q.reason = any (array['unknown_word', 'retired_word', 'blank', 'contradiction'])
     order by q.sort, q.address, q.facet, q.value"""
+
+# What the source wishes and is not in effect, pending ones first.
+WAITING: Final = """
+    select c.sort, coalesce(u.canonical_address, t.canonical_address, l.term, a.title, ''),
+        c.state = 'rejected', c.closed, c.gained
+    from gate.label_change c
+    left join brain.unit u on u.id = c.object_id
+    left join brain.thread t on t.id = c.object_id
+    left join brain.label l on l.id = c.object_id
+    left join brain.expected_artifact a on a.id = c.object_id
+    where c.origin = %s and c.state in ('pending', 'rejected')
+    order by c.state, 1, 2"""
 
 LOCK: Final = "select pg_try_advisory_lock(%s)"
 CHECKPOINT: Final = "select records_done, report from brain.ingest_checkpoint where run_key = %s"

@@ -266,7 +266,12 @@ class Writer:
         self._execute(statements.QUARANTINE_NEW, open_rows)
 
     def _relabel(self, statement: str, labels: Mapping[UUID, StoredLabel]) -> list[UUID]:
-        return self._execute(statement, [rows.label_row(*one) for one in labels.items()])
+        """State labels; which objects changed by it (a wish that waits changes none)."""
+        if not labels:
+            return []
+        made = [rows.label_row(*one) for one in labels.items()]
+        cursor = self._connection.execute(statement.encode(), [Jsonb(made)])
+        return [ident for ident, noticed in cursor if noticed]
 
     def _execute(self, statement: str, made: Iterable[rows.Row]) -> list[UUID]:
         """Run a statement over rows; the ids that it returns, if it does."""

@@ -207,11 +207,15 @@ def compare(world: World) -> int:
     for unit, thread, status in links:
         if status != "wrong_link" and threads[thread][3] is None:
             offers[unit].append((dict(zip(FACETS, threads[thread][4:], strict=True)), status))
+    # what waits for approval has another class than its words, by its own laws (test_widening)
+    held = {ident for (ident,) in world.ask("select object_id from gate.label_change"
+                                            " where state = 'pending'")}  # fmt: skip
     for unit, row in units.items():
         own = dict(zip(FACETS, row[7:], strict=True))
-        assert row[0] == class_of(vocabulary, own, offers[unit])
-    for row in threads.values():
-        assert row[0] == vocabulary.class_id(dict(zip(FACETS, row[4:], strict=True)))
+        assert unit in held or row[0] == class_of(vocabulary, own, offers[unit])
+    for thread, row in threads.items():
+        own = dict(zip(FACETS, row[4:], strict=True))
+        assert thread in held or row[0] == vocabulary.class_id(own)
 
     live = {u: row for u, row in units.items() if row[3] is None and row[0] >= 0}
     corpus = Counter(row[:3] for row in live.values())

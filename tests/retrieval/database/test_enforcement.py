@@ -28,8 +28,8 @@ WEAKENED = (
     ("grant select on brain.unit to gw_guard", "brain.unit (rights) was changed"),
     ("grant select on gate.consent to public", "gate.consent (rights) was changed"),
     (
-        "alter table brain.unit disable trigger class_from_effective",
-        "trigger class_from_effective on brain.unit was changed",
+        "alter table brain.unit disable trigger class_from_label",
+        "trigger class_from_label on brain.unit was changed",
     ),
     (
         "create or replace function gate.consented_objects() returns setof uuid language sql"

@@ -84,14 +84,19 @@ def test_disagreement_on_an_unordered_facet_gives_no_class(common: World) -> Non
 
 
 def test_quarantine_is_closed_when_the_contradiction_ends(common: World) -> None:
-    """The row stays as history, resolved."""
+    """The row stays as history, resolved. Nobody ever saw the unit with a class, so that its
+    first one is no widening (0060)."""
     other = common.thread(("public", "approved", *OPEN_THREAD[2:]))
-    unit = common.unit(BLANK, thread=common.thread())
-    common.link(other, unit)
+    unit = common.unit(BLANK)
+    with common.login(INGEST) as connection, connection.transaction():
+        for thread in (common.thread(), other):
+            connection.execute(LINK, [thread, unit, "active"])
+    assert quarantined(common, unit) == [("readiness", "", "contradiction")]
     common.run("delete from brain.thread_membership where thread_id = %s", [other])
     assert common.class_of(unit) == common.class_id(OPEN)
     assert quarantined(common, unit) == []
-    assert common.one("select count(*) from brain.quarantine where object_id = %s", [unit]) == 1
+    closed = "select reason from brain.quarantine where object_id = %s order by reason"
+    assert common.ask(closed, [unit]) == [("blank",), ("contradiction",)]
 
 
 def test_ingest_in_one_transaction_leaves_no_passing_quarantine(common: World) -> None:
