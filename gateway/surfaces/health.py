@@ -1,7 +1,10 @@
 """The second listener: liveness, readiness and metrics, for operators and orchestrators.
 
+Beside it, under ``/admin/``, ``surfaces.admin`` answers authenticated operators.
+
 Laws
-    * No caller's request is ever answered here, and nothing here opens the first listener.
+    * Nothing of a caller is answered here, and nothing here opens the first listener. Who may
+      be answered more is an authenticated operator with a role that ``rules/admin.csv`` allows.
     * A check answers with a word of ours. No address, secret or foreign error text leaves.
     * Ready means: every *required* check says ``ok`` and the gateway is not draining. A
       failing check that is not required makes it ``degraded``, which is still ready: what

@@ -74,6 +74,10 @@ class TruthReader(Protocol):
         """A permitted unit, or None for hidden and absent alike."""
         ...
 
+    async def units_of_classes(self, classes: Collection[int], *, limit: int) -> Sequence[UUID]:
+        """The ids of permitted units of these classes, in order of id, ``limit`` at most."""
+        ...
+
     async def thread_by_reference(self, reference: str) -> ThreadRow | None:
         """A permitted thread by id or canonical address, or None for hidden and absent alike."""
         ...

@@ -131,6 +131,13 @@ class PostgresReader:
         hydrated = await self.hydrate([rows[0][0]], offered_by="hydrate")
         return hydrated.units.get(rows[0][0])
 
+    async def units_of_classes(self, classes: Collection[int], *, limit: int) -> Sequence[UUID]:
+        """See ``ports.TruthReader.units_of_classes``."""
+        rows = await self._rows(statements.OF_CLASSES, classes=sorted(classes), limit=limit)
+        for row in rows:
+            self._require(*row)
+        return [row[0] for row in rows]
+
     async def _judged(
         self, rows: Sequence[tuple[Any, ...]], asked: Sequence[UUID], layer: Layer
     ) -> tuple[list[tuple[Any, ...]], tuple[Discrepancy, ...]]:

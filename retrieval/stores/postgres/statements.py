@@ -82,6 +82,15 @@ left join brain.embedding e
 # Only an id, for `HYDRATE` to judge.
 UNIT_BY_ADDRESS: Final = "select u.id from brain.unit u where u.canonical_address = %(address)s"
 
+# Ids alone, for a reader that asks what of a change it may see: three layers as everywhere.
+OF_CLASSES: Final = f"""
+select u.id, u.class_id, u.tenant, u.jurisdiction
+from brain.unit u
+where u.class_id = any(%(classes)s::smallint[]) and {_bound("u")}
+order by u.id
+limit %(limit)s
+"""
+
 REFUSED: Final = "select unit_id, class_id, pending_seconds from brain.refused_units(%(ids)s)"
 
 _THREAD: Final = f"""

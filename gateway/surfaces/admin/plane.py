@@ -1,0 +1,292 @@
+"""The operators' surface as one ASGI application: who asks, may it, journal, answer.
+
+Laws
+    * A caller is an operator when the policy in force allows one of its verified roles an
+      action of the door; everybody else learns ``forbidden`` and is answered nothing.
+    * The body is read after that, strictly, and within its own bound.
+    * A use is a durable row before its answer leaves, also when its very action is denied.
+    * Whatever is raised becomes a refusal of the closed list, never an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+from pydantic import ValidationError
+
+from gateway import stations
+from gateway.authn.bearer import Authenticator, bearer_of
+from gateway.errors import (
+    PROBLEM_JSON,
+    Code,
+    Headers,
+    Refusal,
+    challenge,
+    problem_body,
+    status_of,
+)
+from gateway.holder import SnapshotHolder
+from gateway.ingress.body import Body
+from gateway.ingress.limits import Limits
+from gateway.ingress.provenance import request_id_from, trusted_peer
+from gateway.ingress.strict_json import NotStrictJson, parse_object
+from gateway.journal.access import AccessJournal, AdminAccess
+from gateway.journal.event import JournalUnavailable
+from gateway.relay.headers import PRIVATE
+from gateway.relay.upstream import CallerGone
+from gateway.routes.wishes import require_json
+from gateway.surfaces.admin.asked import Answered, Asked, Door
+from gateway.surfaces.admin.wire import Question, Wire
+from gateway.telemetry.fields import RequestRecord
+from gateway.telemetry.recorder import Recorder
+from gateway.telemetry.trace import TraceContext
+from policies.decision import Decision
+from policies.kinds import AdminAction, Kind
+
+PREFIX: Final = b"/admin/"
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Every class of 8 profiles as text is under half a megabyte."""
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Visit:
+    """What is known so far about one request, for its trace."""
+
+    request_id: str
+    trace: TraceContext
+    method: str
+    peer: str
+    began_ns: int = field(default_factory=time.time_ns)
+    started_ns: int = field(default_factory=time.perf_counter_ns)
+    route: str = ""
+    digest: str = ""
+    decision: str = "deny"
+    code: str = ""
+    detail: str = ""
+    status: int = 0
+    bytes_out: int = 0
+
+    def record(self, body: Body) -> RequestRecord:
+        return RequestRecord(
+            trace=self.trace,
+            request_id=self.request_id,
+            surface="admin",
+            method=self.method,
+            route=self.route,
+            audience="",
+            profile="",
+            decision=self.decision,
+            status=self.status,
+            code=self.code,
+            policy_digest=self.digest,
+            began_ns=self.began_ns,
+            started_ns=self.started_ns,
+            ended_ns=time.perf_counter_ns(),
+            bytes_in=body.read_bytes,
+            bytes_out=self.bytes_out,
+            peer=self.peer,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminPlane:
+    """Answers everything under ``/admin/`` of the second listener. ``doors`` by path."""
+
+    snapshots: SnapshotHolder
+    authenticator: Authenticator
+    journal: AccessJournal
+    doors: Mapping[bytes, Door]
+    sink: Recorder
+    limits: Limits
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        # Copied before the first await: a server may append trailers to its own list.
+        headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
+        scope["headers"] = headers
+        visit = self._visit(scope, headers)
+        body = Body(receive, headers, replace(self.limits, body_bytes=BODY_BYTES_MAX))
+        try:
+            try:
+                async with asyncio.timeout(self.limits.request_s):
+                    answer = await self._answer(scope, visit, body)
+                await _send(send, visit, 200, answer, ended=body.ended)
+            except Refusal as refusal:
+                await _refuse(send, visit, refusal, ended=body.ended)
+            except TimeoutError:
+                late = Refusal(Code.RETRIEVAL_UNAVAILABLE, "deadline")
+                await _refuse(send, visit, late, ended=body.ended)
+            except CallerGone:
+                visit.code, visit.status = "caller_gone", 499
+            except Exception as error:  # mapped to a refusal, never to an answer
+                # where, not what: the text of an exception may quote a question
+                frames = "".join(traceback.format_tb(error.__traceback__))
+                name = type(error).__name__
+                _LOG.error("request %s failed: %s\n%s", visit.request_id, name, frames)
+                if visit.status:
+                    raise
+                await _refuse(send, visit, Refusal(Code.INTERNAL, name), ended=body.ended)
+        finally:
+            self.sink.record(visit.record(body))
+
+    def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> _Visit:
+        found = [value for name, value in headers if name == b"traceparent"]
+        client = scope.get("client")
+        address = client[0] if client else ""
+        peers = self.snapshots.current.trusted_peers if self.snapshots.ready else ()
+        peer = trusted_peer(address, peers)
+        return _Visit(
+            request_id=request_id_from(headers, peer),
+            trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=peer is not None),
+            method=scope["method"],
+            peer=address,
+        )
+
+    async def _answer(self, scope: MutableMapping[str, Any], visit: _Visit, body: Body) -> Wire:
+        admitted = stations.admit(
+            scope, request_id=visit.request_id, trace=visit.trace, ends_at=0.0
+        )
+        door = self.doors.get(admitted.raw_path)
+        if door is None:
+            raise Refusal(Code.NOT_FOUND, "no such door")
+        visit.route = door.route
+        if admitted.method != "POST":
+            raise Refusal(Code.METHOD_NOT_ALLOWED, "POST", headers=((b"allow", b"POST"),))
+        if admitted.query:
+            raise Refusal(Code.BAD_QUERY, "a door takes a body")
+        asked = await self._asked(admitted.headers, visit)
+        if not any(asked.snapshot.decide_admin(asked.roles, one).allowed for one in door.actions):
+            raise Refusal(Code.FORBIDDEN, "no role of this caller may use the door")
+        request = await _read(door, admitted.headers, body)
+        action, decision = self._decided(asked, door.actions_of(request))
+        if decision.allowed:
+            answered = await door.answer(asked, request)
+        else:
+            told = f"{decision.reason} {' '.join(decision.rules)}".strip()
+            answered = Answered(Refusal(Code.FORBIDDEN, told), {})
+        await self._journal(asked, action, decision, request.reason, answered)
+        visit.decision = decision.effect.value
+        if isinstance(answered.reply, Refusal):
+            raise answered.reply
+        return answered.reply
+
+    async def _asked(self, headers: Headers, visit: _Visit) -> Asked:
+        """Who asks. Raises: Refusal ``unauthenticated``, ``admin_disabled``."""
+        snapshot = self.snapshots.current
+        visit.digest = snapshot.digest
+        token = bearer_of(headers)
+        if token is None:
+            raise Refusal(Code.UNAUTHENTICATED, "no credential", headers=challenge())
+        principal = await self.authenticator.principal(
+            token, issuers=snapshot.issuers, digest=snapshot.digest
+        )
+        rules = snapshot.table.relations[Kind.ADMIN].entries.values()
+        if not any(verdict.allowed for verdict in rules):
+            raise Refusal(Code.ADMIN_DISABLED, "rules/admin.csv allows nobody anything")
+        return Asked(
+            principal=principal,
+            snapshot=snapshot,
+            request_id=visit.request_id,
+            trace_id=visit.trace.trace_hex,
+        )
+
+    def _decided(
+        self, asked: Asked, actions: tuple[AdminAction, ...]
+    ) -> tuple[AdminAction, Decision]:
+        """The action that names the use, and the decision that counts: the first denial if any."""
+        decisions = [asked.snapshot.decide_admin(asked.roles, one) for one in actions]
+        denied = [decision for decision in decisions if not decision.allowed]
+        return actions[0], (denied or decisions)[0]
+
+    async def _journal(
+        self,
+        asked: Asked,
+        action: AdminAction,
+        decision: Decision,
+        reason: str,
+        answered: Answered,
+    ) -> None:
+        access = AdminAccess.of(
+            asked.principal.subject_id,
+            request_id=asked.request_id,
+            trace_id=asked.trace_id,
+            issuer=asked.principal.issuer,
+            roles=sorted(asked.roles),
+            action=action,
+            allowed=decision.allowed,
+            rules=decision.rules,
+            reason=reason,
+            policy_digest=asked.snapshot.digest,
+            about_digest=answered.about,
+            told=answered.told,
+        )
+        try:
+            await self.journal.record_access(access)
+        except JournalUnavailable as error:
+            raise Refusal(Code.JOURNAL_UNAVAILABLE, str(error)) from error
+
+
+async def _read(door: Door, headers: Headers, body: Body) -> Question:
+    """The question. Raises: Refusal ``unsupported_media_type``, ``bad_body``, or of the body."""
+    require_json(headers)
+    text = await body.whole()
+    try:
+        parse_object(text)  # what has two readings is refused before it is read
+        return door.model.model_validate_json(text, strict=True)
+    except NotStrictJson as error:
+        raise Refusal(Code.BAD_BODY, str(error)) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "body"
+        raise Refusal(Code.BAD_BODY, f"{where}: {first['type']}") from error
+
+
+async def _refuse(send: Send, visit: _Visit, refusal: Refusal, *, ended: bool) -> None:
+    """The problem document. An operator is told which part of its own body was not accepted."""
+    visit.code = str(refusal.code)
+    if refusal.code is not Code.NOT_FOUND:
+        visit.decision = "deny"
+    document = problem_body(refusal.code, visit.request_id)
+    if refusal.code is Code.BAD_BODY:
+        document = orjson.dumps({**orjson.loads(document), "detail": refusal.reason[:300]})
+    headers = [(b"content-type", PROBLEM_JSON), *refusal.headers]
+    await _write(send, visit, status_of(refusal.code), headers, document, ended=ended)
+
+
+async def _send(send: Send, visit: _Visit, status: int, reply: Wire, *, ended: bool) -> None:
+    headers = [(b"content-type", b"application/json")]
+    await _write(send, visit, status, headers, reply.model_dump_json().encode(), ended=ended)
+
+
+async def _write(
+    send: Send,
+    visit: _Visit,
+    status: int,
+    headers: list[tuple[bytes, bytes]],
+    body: bytes,
+    *,
+    ended: bool,
+) -> None:
+    visit.status, visit.bytes_out = status, len(body)
+    headers += [
+        *PRIVATE,
+        (b"content-length", b"%d" % len(body)),
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-request-id", visit.request_id.encode("ascii")),
+    ]
+    if visit.digest:
+        headers.append((b"x-policy-digest", visit.digest.encode("ascii")))
+    if not ended:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
