@@ -85,7 +85,7 @@ def _run(
 
     with attached(settings) as stores:
         if not stores.held:
-            database.prepare_if_new(stores, snapshot)
+            database.prepare_if_new(stores, snapshot, signed=settings.release.signed)
         model = filling.open_embedder(settings)
         with _progress() as on_progress:
             report = filling.ingest_into(

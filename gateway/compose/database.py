@@ -19,7 +19,7 @@ from policies.snapshot import Snapshot
 from retrieval.schema.history import MigrationRefused
 from retrieval.schema.migrate import migrate
 from retrieval.settings import StoreSettings
-from retrieval.stores.activation import ActivationRefused, activate
+from retrieval.stores.activation import ActivationRefused, Draft, activate
 from retrieval.stores.enforcement import NotEnforced, assert_enforced
 from retrieval.stores.roles import GUARD, POLICY, dsn_for
 
@@ -44,33 +44,47 @@ def store_settings(settings: Settings, stores: Stores) -> StoreSettings:
     )
 
 
-def prepare(stores: Stores, snapshot: Snapshot) -> None:
+def prepare(stores: Stores, snapshot: Snapshot, draft: Draft) -> None:
     """Bring the database to this version and make it enforce ``snapshot``; then prove it.
 
-    Raises: CannotStart.
+    ``draft`` is the same policy as an unsigned release. Raises: CannotStart.
     """
-    with _policy_login(stores, snapshot) as connection:
-        activate(connection, snapshot, activated_by="gateway")
-        try:
-            assert_enforced(stores.database_url, snapshot)
-        except NotEnforced as error:
-            remedy = "restore it from the migrations; nothing is served until then"
-            raise CannotStart("not_enforced", "; ".join(error.reasons), remedy) from error
+    with policy_login(stores, snapshot) as connection:
+        activate(connection, snapshot, activated_by="gateway", draft=draft)
+        prove(stores, snapshot)
 
 
-def prepare_if_new(stores: Stores, snapshot: Snapshot) -> None:
+def prepare_if_new(stores: Stores, snapshot: Snapshot, *, signed: bool) -> None:
     """Bring the database to this version, and activate ``snapshot`` if none is active.
 
-    For commands: one that only writes data must not change the policy of a running gateway.
-    Raises: CannotStart.
+    For commands: one that only writes data must not change the policy of a running gateway, and
+    none may be the first where releases are ``signed``. Raises: CannotStart.
     """
-    with _policy_login(stores, snapshot) as connection:
-        if connection.execute("select 1 from gate.active_revision").fetchone() is None:
-            activate(connection, snapshot, activated_by="gateway")
+    with policy_login(stores, snapshot) as connection:
+        if connection.execute("select 1 from gate.active_revision").fetchone() is not None:
+            return
+        if signed:
+            raise no_release("no policy was ever activated in this database")
+        activate(connection, snapshot, activated_by="gateway")
+
+
+def no_release(reason: str) -> CannotStart:
+    """Nothing that may be served is in the database."""
+    remedy = "sign one with `gateway policy approve` and run `gateway policy activate`"
+    return CannotStart("no_release", reason, remedy)
+
+
+def prove(stores: Stores, snapshot: Snapshot) -> None:
+    """Return when the database enforces what the migrations made. Raises: CannotStart."""
+    try:
+        assert_enforced(stores.database_url, snapshot)
+    except NotEnforced as error:
+        remedy = "restore it from the migrations; nothing is served until then"
+        raise CannotStart("not_enforced", "; ".join(error.reasons), remedy) from error
 
 
 @contextmanager
-def _policy_login(stores: Stores, snapshot: Snapshot) -> Iterator[psycopg.Connection[Any]]:
+def policy_login(stores: Stores, snapshot: Snapshot) -> Iterator[psycopg.Connection[Any]]:
     """A session that may activate policies, in a database of this version.
 
     Raises: CannotStart, also for what the database says inside the block.
@@ -81,7 +95,10 @@ def _policy_login(stores: Stores, snapshot: Snapshot) -> Iterator[psycopg.Connec
             yield connection
     except psycopg.OperationalError as error:
         raise no_database(first_line(error)) from error
-    except (MigrationRefused, ActivationRefused, psycopg.Error) as error:
+    except ActivationRefused as error:
+        reason, _, remedy = first_line(error).partition("; ")
+        raise CannotStart(error.code, reason, remedy) from error
+    except (MigrationRefused, psycopg.Error) as error:
         remedy = "compare the database with this version's migrations and policy"
         raise CannotStart("database_unfit", first_line(error), remedy) from error
 

@@ -17,19 +17,20 @@ from socket import socket
 from typing import Final
 
 from gateway import server
-from gateway.compose import data_path
+from gateway.compose import data_path, operators
 from gateway.compose.data_path import Parts
-from gateway.compose.database import enforcement, prepare
+from gateway.compose.database import enforcement
 from gateway.compose.failure import CannotStart
+from gateway.compose.release import enforced_policy, folder_policy
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
 from gateway.compose.telemetry import opened_telemetry
 from gateway.settings import Listen, Settings
+from gateway.surfaces.admin.plane import AdminPlane
 from gateway.surfaces.checks import gateway_checks
 from gateway.surfaces.health import Health, health_app
 from gateway.telemetry.providers import Telemetry
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
-from policies.snapshot import load as load_policy
 from retrieval.service import Retrieval
 
 _START_S: Final = 30.0
@@ -62,25 +63,28 @@ async def running(
 ) -> AsyncIterator[Running]:
     """The whole gateway, listening; everything is closed in reverse order afterwards.
 
-    ``policy_folder`` and ``overlay`` go to ``policies.snapshot.load`` (the folder of the
-    settings, else the installed one). ``embedded`` allows services of our own for stores
-    without an address.
+    ``policy_folder`` (else the folder of the settings, else the installed one) and ``overlay``
+    are what is served where releases need no signature; where they do, the active release of
+    the database is. ``embedded`` allows services of our own for stores without an address.
 
     Raises: policies.errors.PolicyError; server.PortTaken; CannotStart. Cost: about 2 s with
     warm embedded services.
     """
     folder = policy_folder or settings.policy or DEFAULT_FOLDER
-    snapshot = await asyncio.to_thread(load_policy, folder, overlay)
+    signed = settings.release.signed
+    own = None if signed else await asyncio.to_thread(folder_policy, folder, overlay)
     async with AsyncExitStack() as stack:
         data_socket = stack.enter_context(_bound(settings.listen.public))
         admin_socket = stack.enter_context(_bound(settings.listen.admin))
         stores = await stack.enter_async_context(_stores(settings, embedded))
-        await asyncio.to_thread(prepare, stores, snapshot)
+        snapshot = await asyncio.to_thread(enforced_policy, settings, stores, own)
         telemetry = opened_telemetry(settings)
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         parts = await data_path.opened(stack, settings, stores, snapshot, telemetry)
         gateway = await stack.enter_async_context(
-            _serving(settings, parts, data_socket, admin_socket)
+            _serving(
+                settings, parts, await operators.opened(stack, parts), data_socket, admin_socket
+            )
         )
         stack.enter_context(announced(settings, gateway.url, gateway.admin_url))
         yield gateway
@@ -106,7 +110,11 @@ def _bound(listen: Listen) -> Iterator[socket]:
 
 @asynccontextmanager
 async def _serving(
-    settings: Settings, parts: Parts, data_socket: socket, admin_socket: socket
+    settings: Settings,
+    parts: Parts,
+    operating: AdminPlane,
+    data_socket: socket,
+    admin_socket: socket,
 ) -> AsyncIterator[Running]:
     health = Health(
         gateway_checks(
@@ -130,7 +138,7 @@ async def _serving(
     serving = asyncio.create_task(
         server.serve(
             parts.data_plane,
-            health_app(health, parts.telemetry.counters.text),
+            operators.beside(operating, health_app(health, parts.telemetry.counters.text)),
             data_socket=data_socket,
             admin_socket=admin_socket,
             limits=parts.data_plane.limits,

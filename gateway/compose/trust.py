@@ -1,0 +1,88 @@
+"""Whom this installation believes, and the newest release that it has believed so far."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway.compose.failure import CannotStart, first_line
+from gateway.compose.state import state_folder, write_private
+from gateway.settings import Settings
+from policies.decision import PolicyDigest
+from policies.release import ReleaseRefused, TrustAnchor
+
+MEMORY_FILE: Final = "release.json"
+
+
+def trust_anchor(settings: Settings) -> TrustAnchor:
+    """The keys of the settings; without a keys file nothing needs to be signed.
+
+    Raises: CannotStart.
+    """
+    release = settings.release
+    if release.keys_file is None:
+        return TrustAnchor.unsigned(release.environment)
+    try:
+        return TrustAnchor.from_jwks(
+            release.keys_file.read_bytes(),
+            environment=release.environment,
+            widening_signers=release.widening_signers,
+        )
+    except OSError as error:
+        reason = f"`{release.keys_file}` cannot be read ({error.strerror or first_line(error)})"
+        remedy = "name a JWK set as `release.keys_file`"
+        raise CannotStart("keys_unusable", reason, remedy) from error
+    except ReleaseRefused as error:
+        raise CannotStart(error.code, error.reason, error.remedy) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The newest release that was accepted here."""
+
+    generation: int
+    digest: PolicyDigest
+
+
+class ReleaseMemory:
+    """What the state folder keeps, so that a restart cannot be made to go back.
+
+    Whoever can write the database can offer an older release, whose signatures are as good as
+    on its first day.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._path: Path = state_folder(settings) / MEMORY_FILE
+        self._environment = settings.release.environment
+
+    def read(self) -> Remembered | None:
+        """What was remembered for this environment. Raises: CannotStart when it is unreadable."""
+        try:
+            told = json.loads(self._path.read_bytes())
+            if told["environment"] != self._environment:
+                return None
+            generation, digest = int(told["generation"]), str(told["digest"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            reason = f"`{self._path}` cannot be read, so an older release could not be told"
+            remedy = "restore it, or remove it if the database is beyond doubt"
+            raise CannotStart("memory_unusable", reason, remedy) from error
+        return Remembered(generation, PolicyDigest(digest))
+
+    def write(self, generation: int, digest: PolicyDigest) -> None:
+        """Remember a release that was accepted; an older one than before changes nothing.
+
+        Raises: CannotStart.
+        """
+        before = self.read()
+        if before is not None and before.generation >= generation:
+            return
+        told = {"environment": self._environment, "generation": generation, "digest": digest}
+        try:
+            write_private(self._path, json.dumps(told) + "\n")
+        except OSError as error:
+            reason = f"`{self._path}` cannot be written ({error.strerror})"
+            raise CannotStart("state_unwritable", reason, "set GATEWAY_STATE") from error
