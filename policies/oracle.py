@@ -28,8 +28,6 @@ from policies.rows import Row
 
 _IMPOSTORS: Final = ("casbin", "asynccasbin")
 _SEPARATOR: Final = "|"
-_PARSED: Final = threading.local()
-"""A parsed matcher holds the names of the question under way, so no two threads share one."""
 _PARSED_MAX: Final = 64
 
 
@@ -64,11 +62,21 @@ def meets(request: str, cell: str) -> bool:
     return bool(words - {""})
 
 
+class _Parsed(threading.local):
+    """A parsed matcher holds the names of the question under way, so no two threads share one."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[object, ...], Any] = {}
+
+
+_PARSED: Final = _Parsed()
+
+
 class _Enforcer(casbin.Enforcer):  # type: ignore[misc]
     """Casbin's own, but that the same matcher over the same functions is parsed once a thread."""
 
     def _get_expression(self, expr: str, functions: dict[str, Any] | None = None) -> Any:
-        kept = _PARSED.__dict__
+        kept = _PARSED.kept
         key = (expr, *(functions or {}).items())
         if (parsed := kept.get(key)) is None:
             if len(kept) >= _PARSED_MAX:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from policies.decision import Decision, Effect, PolicyDigest
 from policies.kinds import Kind, Shape
 from policies.rows import Row
+from policies.stored import StoredRows
 from policies.vocabulary import CONSENTS, FACETS, Vocabulary
 
 
@@ -46,7 +47,7 @@ class Relation:
     """One small decision kind, precomputed."""
 
     shape: Shape
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     entries: Mapping[tuple[str, ...], Verdict]
 
     def verdict(self, *request: frozenset[str]) -> Verdict:
@@ -98,7 +99,7 @@ class UnitTable:
 
     class_count: int
     profiles: Mapping[str, str]
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     boxes: Mapping[str, int]
     readable: Mapping[tuple[str, str], int]
 
@@ -110,16 +111,18 @@ class UnitTable:
         """The rules that match one state: why it is readable or not. Cost: one pass over rows."""
         matching = [
             row
-            for row in self.rows
-            if profile in row.cells[0]
-            and consent in row.cells[-1]
-            and class_id >= 0
-            and self.boxes[row.id] >> class_id & 1
+            for row, box in self._naming(profile)
+            if consent in row.cells[-1] and class_id >= 0 and box >> class_id & 1
         ]
         return Verdict(
             tuple(row.id for row in matching if row.effect is Effect.ALLOW),
             tuple(row.id for row in matching if row.effect is Effect.DENY),
         )
+
+    def _naming(self, profile: str) -> Iterable[tuple[Row, int]]:
+        if isinstance(self.rows, StoredRows):
+            return self.rows.naming(profile)
+        return ((row, self.boxes[row.id]) for row in self.rows if profile in row.cells[0])
 
 
 class FacetSets:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from policies.decision import UNCLASSED
 from policies.errors import UnknownClass, UnorderedFacet
@@ -92,6 +92,19 @@ class Vocabulary:
             "_ids",
             {values: number for number, values in enumerate(tuples) if not self._spent(values)},
         )
+
+    @classmethod
+    def restored(
+        cls,
+        fields: Mapping[str, Any],
+        tuples: tuple[tuple[str, ...], ...],
+        ids: dict[tuple[str, ...], int],
+    ) -> Vocabulary:
+        """The vocabulary that another process took apart, without counting its classes anew."""
+        made = cls.__new__(cls)
+        for name, value in {**fields, "_tuples": tuples, "_ids": ids}.items():
+            object.__setattr__(made, name, value)
+        return made
 
     def _spent(self, values: tuple[str, ...]) -> bool:
         return any(
