@@ -27,6 +27,7 @@ from policies.decision import PolicyDigest
 from policies.emit.postgres import ProfileMask, masks
 from policies.snapshot import Snapshot
 from retrieval.stores.releases import StoredRelease, release_in
+from retrieval.stores.trusted_mappings import write_trusted
 
 CHANNEL: Final = "gw_policy"
 
@@ -352,10 +353,9 @@ def _enforce(
         " values (%s, %s, %s::jsonb, %s)",
         [snapshot.digest, generation, _allowed(snapshot), activated_by],
     )
-    connection.execute(
-        "delete from gate.profile_grant where digest <> all (%s)",
-        [[snapshot.digest, before[1] if before else ""]],
-    )
+    kept = [snapshot.digest, before[1] if before else ""]
+    connection.execute("delete from gate.profile_grant where digest <> all (%s)", [kept])
+    write_trusted(connection, snapshot, kept=kept)
     connection.execute(
         "select pg_notify(%s, %s)", [CHANNEL, f"active {snapshot.digest} {generation}"]
     )

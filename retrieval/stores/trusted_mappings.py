@@ -7,6 +7,7 @@ activation's transaction. Labels themselves are none of this module's business.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -15,20 +16,20 @@ from policies.mapping import Relabel
 from policies.snapshot import Snapshot
 
 
-def write_trusted(connection: psycopg.Connection[Any], snapshot: Snapshot) -> None:
+def write_trusted(
+    connection: psycopg.Connection[Any], snapshot: Snapshot, *, kept: Sequence[str]
+) -> None:
     """Writes the trusted mappings of ``snapshot`` under its digest; none is a complete answer.
 
-    Cost: two statements.
+    Rows of digests that are not ``kept`` are removed. Cost: two statements.
     """
     trusted = [one for one in snapshot.mappings.values() if one.relabel is Relabel.TRUSTED]
-    connection.execute("delete from gate.trusted_mapping where digest = %s", [snapshot.digest])
+    connection.execute(
+        "delete from gate.trusted_mapping where digest = %s or digest <> all (%s)",
+        [snapshot.digest, list(kept)],
+    )
     connection.execute(
         "insert into gate.trusted_mapping (digest, mapping, sha256)"
         " select %s, * from unnest(%s::text[], %s::text[])",
         [snapshot.digest, [one.name for one in trusted], [one.fingerprint for one in trusted]],
     )
-
-
-def forget_trusted(connection: psycopg.Connection[Any], *, kept: list[str]) -> None:
-    """Removes the rows of every revision but these digests."""
-    connection.execute("delete from gate.trusted_mapping where digest <> all (%s)", [kept])
