@@ -20,7 +20,6 @@ class Point(StrEnum):
     """A decision that is looked up in both policies."""
 
     PLACEMENT = "placement"
-    AGENT = "agent"
     ROUTE = "route"
     NARROWING = "narrowing"
     PURPOSE = "purpose"
@@ -41,10 +40,11 @@ class Disagreement:
     """One way in which the candidate decides otherwise; what is counted.
 
     ``profile`` is whose reach it is: the live side's word, the candidate's where the live side
-    has none; several joined by ``&`` are an intersection. ``asked`` is what was decided on (an
-    issuer, a route with its method, a task with its tool); ``live`` and ``candidate`` are what
-    each side said, empty for a denial. Rules of a unit are left empty here: they follow from
-    profile, class and consent, and are looked up when somebody asks (``attribution``).
+    has none; several joined by ``&`` are an intersection. ``asked`` is what was decided on: an
+    issuer (for an agent with task and route), a route with its method, a word. ``live`` and
+    ``candidate`` are what each side said, empty for a denial. Rules of a unit are left empty
+    here: they follow from profile, class and consent, and are looked up when somebody asks
+    (``attribution``).
     """
 
     point: Point

@@ -14,7 +14,8 @@ from policies.review import binding_diff, placement_diff, relation_diff, vocabul
 from policies.review.change import Change, Direction
 from policies.review.reading import Reading, read_unproven
 from policies.shadow.disagreement import Disagreement, Point, Way
-from policies.shadow.pair import Asked, Pair, claims_key
+from policies.shadow.pair import Pair
+from policies.shadow.sides import Asked, claims_key
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
 
 GROUPS = ("grp:staff", "grp:contractors", "grp:customers", "grp:suspended", "grp:partners",
@@ -86,8 +87,7 @@ def candidate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 AREAS = {
-    Point.PLACEMENT: {"audience"},
-    Point.AGENT: {"agents"},
+    Point.PLACEMENT: {"audience", "agents"},
     Point.ROUTE: {"routes", "route"},
     Point.NARROWING: {"vocabulary", "upstream"},
     Point.PURPOSE: {"vocabulary"},
@@ -104,7 +104,7 @@ def listed(one: Disagreement, changes: list[Change]) -> bool:
             word in f"{change.name} {change.what}"
             for word in (
                 [f": {one.live or 'nobody'} -> {one.candidate or 'nobody'}"]
-                if one.point in {Point.PLACEMENT, Point.AGENT}
+                if one.point is Point.PLACEMENT
                 else one.asked.split()
             )
         )

@@ -1,0 +1,109 @@
+"""Requests as the stations leave them behind, and candidates of the shipped policy."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from gateway import placement
+from gateway.decisions.facts import Facts, PerClass, UnitCounts
+from gateway.errors import Refusal
+from gateway.routes.wishes import Wish
+from policies.decision import Decision
+from policies.snapshot import DEFAULT_FOLDER, Snapshot, load
+from policies.subject import Principal
+
+PUBLIC = ("public", "published", "published", "standard", "enacted", "faq")
+STAFF = {"groups": frozenset({"grp:staff"})}
+EMPLOYEES_READ_NO_DRAFTS = (
+    "rules/units.csv",
+    "public|partner|employee, approved|published, unpublished|published",
+    "public|partner|employee, published, unpublished|published",
+)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Units of a request, already counted."""
+
+    classes: Mapping[tuple[int, bool], PerClass] = field(default_factory=dict)
+
+    @property
+    def withheld(self) -> bool:
+        return any(row.denied for row in self.classes.values())
+
+    def counts(self) -> UnitCounts:
+        return UnitCounts(
+            returned=sum(row.allowed for row in self.classes.values()),
+            denied=sum(row.denied for row in self.classes.values()),
+            classes=self.classes,
+        )
+
+
+@dataclass
+class Held:
+    """Where the shadow finds its candidate."""
+
+    candidate: Snapshot | None = None
+
+
+def copied(folder: Path, *edits: tuple[str, str, str]) -> Path:
+    """A copy of the shipped policy with texts replaced, wherever they stand in their file."""
+    for part in ("rules", "models", "mappings", "cases"):
+        shutil.copytree(DEFAULT_FOLDER / part, folder / part)
+    for file, old, new in edits:
+        path = folder / file
+        text = path.read_text()
+        assert old in text, f"{old!r} is not in {file}"
+        path.write_text(text.replace(old, new))
+    return folder
+
+
+def candidate_of(folder: Path, *edits: tuple[str, str, str]) -> Snapshot:
+    return load(copied(folder, *edits))
+
+
+def class_id(policy: Snapshot, **changes: str) -> int:
+    """The class of a public FAQ, facets changed as asked."""
+    facets = dict(zip(policy.vocabulary.facets, PUBLIC, strict=True))
+    found = policy.vocabulary.class_id(facets | changes)
+    assert found >= 0
+    return found
+
+
+def request(
+    policy: Snapshot,
+    classes: Mapping[tuple[int, bool], PerClass] | None = None,
+    *,
+    issuer: str = "idp:staff",
+    claims: Mapping[str, frozenset[str]] = STAFF,
+    route: str = "retrieve",
+    method: str = "POST",
+    wish: Wish | None = None,
+) -> Facts:
+    """The facts of one request, placed as the gateway places it."""
+    principal = Principal(issuer, str(UUID(int=7)), claims, (), (), 0.0)
+    decisions: list[Decision] = []
+    found = policy.route(route)
+    assert found is not None
+    facts = Facts(
+        tally=Counted(classes or {}),
+        snapshot=policy,
+        identified=True,
+        principal=principal,
+        wish=wish or Wish(),
+        decisions=decisions,
+    )
+    try:
+        facts.subject = placement.place(
+            policy, found, method, principal=principal, actor=None, wish=facts.wish or Wish(),
+            decided=decisions.append,
+        )  # fmt: skip
+    except Refusal:
+        facts.station = "identify"
+    else:
+        facts.station = "inspect"
+    return facts
