@@ -33,7 +33,6 @@ from gateway.relay.upstream import (
     UpstreamTimeout,
     UpstreamTimes,
     UpstreamUnavailable,
-    repeatable,
     whole,
 )
 
@@ -252,12 +251,12 @@ def _ours(error: Exception, request: UpstreamRequest | None, question: _Question
         return question.error
     if isinstance(error, UpstreamError):
         return error
-    again = request is not None and (repeatable(request) or not question.begun)
+    unsent = not question.begun
     match error:
         case aiohttp.ConnectionTimeoutError():
-            return UpstreamUnavailable("no connection in time", again=again)
+            return UpstreamUnavailable("no connection in time", unsent=unsent)
         case aiohttp.ClientConnectorError():
-            return UpstreamUnavailable("no connection", again=again)
+            return UpstreamUnavailable("no connection", unsent=unsent)
         case TimeoutError():
             return UpstreamTimeout("no answer in time")
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() if request is not None:

@@ -20,6 +20,7 @@ from gateway.relay.address import Address as Address
 from gateway.relay.connection import Connection
 from gateway.relay.exchange import Exchange
 from gateway.relay.upstream import (
+    UpstreamBusy,
     UpstreamInvalid,
     UpstreamRequest,
     UpstreamResponse,
@@ -58,13 +59,18 @@ class Pool:
         try:
             connection = self._reusable()
             if connection is None:
-                return await self._send(await self._connect(again=True), request, turn)
+                return await self._send(await self._connect(), request, turn)
             try:
                 return await self._send(connection, request, turn)
             except UpstreamUnavailable:
                 if connection.heard or not repeatable(request):
                     raise
-            return await self._send(await self._connect(again=True), request, turn, repeated=True)
+            try:
+                second = await self._connect()
+            except UpstreamUnavailable as error:
+                error.unsent = False  # it was sent, over the dead connection
+                raise
+            return await self._send(second, request, turn, repeated=True)
         except BaseException:
             turn.end()
             raise
@@ -81,7 +87,7 @@ class Pool:
             async with asyncio.timeout(self.times.connect_s):
                 await self._turns.acquire()
         except TimeoutError:
-            raise UpstreamUnavailable("every connection is in use", again=True) from None
+            raise UpstreamBusy("every connection is in use") from None
 
     def _reusable(self) -> Connection | None:
         now = asyncio.get_running_loop().time()
@@ -92,7 +98,7 @@ class Pool:
             connection.abort()
         return None
 
-    async def _connect(self, *, again: bool) -> Connection:
+    async def _connect(self) -> Connection:
         address = self.address
         try:
             async with asyncio.timeout(self.times.connect_s):
@@ -105,9 +111,9 @@ class Pool:
                     ssl=self._tls,
                 )
         except TimeoutError:
-            raise UpstreamUnavailable("no connection in time", again=again) from None
+            raise UpstreamUnavailable("no connection in time", unsent=True) from None
         except OSError as error:
-            raise UpstreamUnavailable(f"no connection: {error.strerror}", again=again) from error
+            raise UpstreamUnavailable(f"no connection: {error.strerror}", unsent=True) from error
         self._open.add(connection)
         if not connection.fresh():
             connection.abort()

@@ -24,15 +24,25 @@ class UpstreamError(GatewayError):
 class UpstreamUnavailable(UpstreamError):  # noqa: N818 - reads as what it is
     """No connection, or it ended before an answer began.
 
-    ``again``: the request may be sent once more, elsewhere: it was sent nowhere, or once and
-    may be repeated (see :func:`repeatable`).
+    ``unsent``: not a byte of the request left. ``again``: it may be sent once more: it is
+    unsent, or was sent once and may be repeated (see :func:`repeatable`).
     """
 
     code = Code.UPSTREAM_UNAVAILABLE
 
-    def __init__(self, reason: str, *, again: bool = False) -> None:
+    def __init__(self, reason: str, *, again: bool = False, unsent: bool = False) -> None:
         super().__init__(reason)
-        self.again = again
+        self.again = again or unsent
+        self.unsent = unsent
+
+
+class UpstreamBusy(UpstreamUnavailable):
+    """We have as many exchanges with it as we may have. It says nothing about its health."""
+
+    code = Code.OVERLOADED
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, unsent=True)
 
 
 class UpstreamTimeout(UpstreamError):  # noqa: N818 - reads as what it is
