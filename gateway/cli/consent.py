@@ -10,27 +10,22 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-import psycopg
 import typer
 
 from gateway.authn.claims import subject_id
 from gateway.cli.check import ConfigOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, of_database
+from gateway.cli.station import Connection, in_force, station
 from gateway.cli.terminal import columns
-from gateway.compose.stores import attached
 from gateway.settings import Settings
 from policies.snapshot import Snapshot
 
 app: Final = typer.Typer(help="Consents to read high-risk material.", no_args_is_help=True)
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 _TTL: Final = re.compile(r"([1-9][0-9]{0,3})([mhd])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
@@ -94,11 +89,11 @@ def grant(
         remedy = "see rules/consent.csv for purposes, roles and times"
         raise Failure(Exit.REFUSED, "consent_refused", reason, remedy)
     table = "brain.unit" if unit is not None else "brain.thread"
-    with _database(settings, "gw_ingest") as registry:
+    with station(settings, "gw_ingest") as registry:
         object_id = _object(registry, table, unit or thread or "")
     target = (object_id, None) if unit is not None else (None, object_id)
-    with _database(settings, "gw_policy") as connection:
-        _in_force(connection, snapshot)
+    with station(settings, "gw_policy") as connection:
+        in_force(connection, snapshot)
         row = connection.execute(_GRANT, [receiver, purpose, *target, approver, lasting]).fetchone()
     if row is None:
         raise of_database(RuntimeError("no row came back"))
@@ -116,7 +111,7 @@ def revoke(
         consent_id = UUID(consent)
     except ValueError as error:
         raise _usage(f"`{consent[:60]}` is not a consent's id") from error
-    with _database(settings_of(config), "gw_policy") as connection:
+    with station(settings_of(config), "gw_policy") as connection:
         row = connection.execute(_REVOKE, [consent_id]).fetchone()
     if row is None:
         reason = f"there is no live consent `{consent_id}`"
@@ -131,7 +126,7 @@ def list_consents(
     config: ConfigOption = None,
 ) -> None:
     """List consents, the newest first."""
-    with _database(settings_of(config), "gw_policy") as connection:
+    with station(settings_of(config), "gw_policy") as connection:
         rows = connection.execute(_LIST, {"all": everything}).fetchall()
     if as_json:
         for row in rows:
@@ -181,19 +176,6 @@ def _subject(snapshot: Snapshot, given: str | None, issuer: str | None, sub: str
     return subject_id(urls[issuer], sub)
 
 
-def _in_force(connection: Connection, snapshot: Snapshot) -> None:
-    """Refuse when another policy is in force than the one that was read here.
-
-    It may let others consent, and other issuers give a subject another id: the consent would
-    be said to be granted and open nothing. Raises: Failure.
-    """
-    row = connection.execute("select digest from gate.active_revision").fetchone()
-    if row is not None and row[0] != snapshot.digest:
-        reason = f"the policy in force is {row[0][:12]}, the one read here {snapshot.digest[:12]}"
-        remedy = "give --config and --overlay of the running gateway, or start it anew"
-        raise Failure(Exit.REFUSED, "policy_differs", reason, remedy)
-
-
 def _object(connection: Connection, table: str, reference: str) -> UUID:
     """The id behind an id or an address. Operators may know what exists."""
     row = connection.execute(
@@ -207,16 +189,3 @@ def _object(connection: Connection, table: str, reference: str) -> UUID:
         raise Failure(Exit.REFUSED, f"unknown_{what}", reason, "name its id or address")
     found: UUID = row[0]
     return found
-
-
-@contextmanager
-def _database(settings: Settings, role: str) -> Iterator[Connection]:
-    from gateway.compose.database import station_dsn  # late: it loads every house, a second or two
-
-    with attached(settings) as stores:
-        try:
-            connection = psycopg.connect(station_dsn(stores, role), connect_timeout=10)
-        except psycopg.Error as error:
-            raise of_database(error) from error
-        with connection:
-            yield connection

@@ -10,6 +10,7 @@ What a source brings is its own: a record under another name neither changes nor
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import shutil
 import sys
@@ -55,6 +56,15 @@ def ingest(
         bool,
         typer.Option("--adopt", help="Also take what PATH names and no source has claimed yet."),
     ] = False,
+    author: Annotated[
+        str | None,
+        typer.Option(
+            "--author",
+            metavar="NAME",
+            help="Who answers for labels that open something: they wait until somebody else"
+            " approves them (`gateway labels`). Default: the account that runs this.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     config: ConfigOption = None,
 ) -> int:
@@ -63,7 +73,9 @@ def ingest(
     if not path.exists():
         raise Failure(Exit.USAGE, "no_source", f"there is no `{path}`", "name a file or a folder")
     snapshot, chosen = _policy_and_mapping(settings, mapping)
-    report = _run(settings, snapshot, path, chosen, origin=source, adopt=adopt)
+    report = _run(
+        settings, snapshot, path, chosen, origin=source, adopt=adopt, author=author or _account()
+    )
     if as_json:
         sys.stdout.write(json.dumps(report.as_json(), ensure_ascii=True) + "\n")
     else:
@@ -79,6 +91,7 @@ def _run(
     *,
     origin: str | None,
     adopt: bool,
+    author: str,
 ) -> Report:
     # late: they load every house, a second or two
     from gateway.compose import database, filling
@@ -95,11 +108,20 @@ def _run(
                 model,
                 origin=origin,
                 adopt=adopt,
+                author=author,
                 on_progress=on_progress,
             )
         if not stores.held:  # else the gateway that holds them carries it over
             asyncio.run(filling.fill_index(settings, stores, model))
     return report
+
+
+def _account() -> str:
+    """The name of the account that runs this; empty where it has none (a bare container)."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return ""
 
 
 @contextmanager

@@ -45,11 +45,13 @@ def ingest_into(
     *,
     origin: str | None = None,
     adopt: bool = False,
+    author: str = "",
     on_progress: OnProgress | None = None,
 ) -> Report:
     """Bring ``source`` into the record of truth with vectors, as ``origin``'s own.
 
-    ``origin`` None is the mapping's name; ``adopt`` takes what nobody has claimed yet.
+    ``origin`` None is the mapping's name; ``adopt`` takes what nobody has claimed yet; ``author``
+    answers for labels that wait for approval.
     Raises: CannotStart.
     """
     try:
@@ -59,6 +61,7 @@ def ingest_into(
             dsn=station_dsn(stores, INGEST),
             origin=origin,
             adopt=adopt,
+            author=author,
             embedder=model,
             on_progress=on_progress,
         )

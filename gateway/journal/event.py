@@ -32,18 +32,22 @@ class EventKind(StrEnum):
 
     WRONG_AUDIENCE_RESULT = "wrong_audience_result"
     STALE_INDEX = "stale_index"
+    LABEL_WIDENED = "label_widened"
 
     @property
     def severity(self) -> str:
-        """``critical`` for a unit that the policy denies, ``warning`` for a late index."""
+        """``critical`` for a unit that the policy denies; ``warning`` for a late index, and for
+        a label that was opened to somebody."""
         return "critical" if self is EventKind.WRONG_AUDIENCE_RESULT else "warning"
 
 
 class EventAction(StrEnum):
-    """What the caller got: the answer without the units, or no answer."""
+    """What the caller got: the answer without the units, or no answer. ``approved`` is no
+    caller's: somebody (or a trusted mapping) let a label open; the database writes that event."""
 
     WITHHELD = "withheld"
     REFUSED = "refused"
+    APPROVED = "approved"
 
 
 class JournalError(Exception):

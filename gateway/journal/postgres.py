@@ -124,8 +124,8 @@ class PostgresJournal:
 
 
 def _statement(event: SecurityEvent) -> str:
-    """A late index is a warning and causes nothing further."""
-    return _EVENT if event.kind is EventKind.STALE_INDEX else _ESCALATED
+    """Only a result for the wrong audience causes more than its own row."""
+    return _ESCALATED if event.kind is EventKind.WRONG_AUDIENCE_RESULT else _EVENT
 
 
 def _values(event: SecurityEvent) -> dict[str, Any]:
