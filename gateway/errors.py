@@ -45,6 +45,7 @@ class Code(StrEnum):
     TARGET_TOO_LONG = "target_too_long"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     EXPECTATION_FAILED = "expectation_failed"
+    RATE_LIMITED = "rate_limited"
     HEADERS_TOO_LARGE = "headers_too_large"
     INTERNAL = "internal"
     UPGRADE_UNSUPPORTED = "upgrade_unsupported"
@@ -84,6 +85,7 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.TARGET_TOO_LONG: (414, "The request target is too long"),
     Code.UNSUPPORTED_MEDIA_TYPE: (415, "The media type is not accepted here"),
     Code.EXPECTATION_FAILED: (417, "The expectation cannot be met"),
+    Code.RATE_LIMITED: (429, "Too many requests: try again later"),
     Code.HEADERS_TOO_LARGE: (431, "The header block is too large"),
     Code.INTERNAL: (500, "The request could not be handled"),
     Code.UPGRADE_UNSUPPORTED: (501, "This upgrade is not supported"),
@@ -91,7 +93,7 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.UPSTREAM_INVALID: (502, "The upstream answered with something that cannot be passed on"),
     Code.UPSTREAM_UNAVAILABLE: (502, "The upstream cannot be reached"),
     Code.UPSTREAM_TIMEOUT: (504, "The upstream did not answer in time"),
-    Code.OVERLOADED: (503, "Too many connections are open at present"),
+    Code.OVERLOADED: (503, "Too many requests are under way at present"),
     Code.RETRIEVAL_UNAVAILABLE: (503, "Retrieval cannot answer at present"),
     Code.INDEX_UNAVAILABLE: (503, "Retrieval cannot search at present"),
     Code.IDENTITY_UNAVAILABLE: (503, "The caller's identity cannot be verified at present"),
