@@ -35,10 +35,11 @@ Part = tuple[str, Any]
 
 def parts_of(snapshot: Snapshot) -> Iterator[bytes]:
     """The snapshot in parts, in the order in which they have to be added."""
-    many = 0
-    for many, part in enumerate(_parts(snapshot), 1):
+    sent = 0
+    for part in _parts(snapshot):
         yield pickle.dumps(part, protocol=5)
-    yield pickle.dumps(("end", (snapshot.digest, many)), protocol=5)
+        sent += 1
+    yield pickle.dumps(("end", (snapshot.digest, sent)), protocol=5)
 
 
 def _parts(snapshot: Snapshot) -> Iterator[Part]:

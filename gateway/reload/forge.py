@@ -1,0 +1,158 @@
+"""The process that builds policies: ``python -m gateway.reload.forge``, jobs in, frames out.
+
+It is started once, before anything is served, because starting a process from a large one holds
+everybody up. It forks one child per job (it has one thread and nothing open but its pipes), so
+that a build that crashes or eats all memory takes nothing with it, and memory is given back.
+
+Laws
+    * One job at a time. Its frames end with DONE or REFUSED, whatever becomes of the child.
+    * Any frame that comes while a job is under way gives that job up.
+    * It ends when its input ends: with whoever started it, the child too.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+from typing import BinaryIO, Final, NoReturn
+
+from gateway.reload.job import Built, Frame, Job, framed, opened, read_frame, sealed
+from policies import congruence, oracle, soundness
+from policies.errors import PolicyError
+from policies.portable import parts_of
+from policies.release import Artefact, ReleaseRefused, accept
+from policies.snapshot import Snapshot, compiled
+
+NICENESS: Final = 10
+"""Whoever serves goes first."""
+_CODES: Final = {
+    "InvalidPolicy": "policy_invalid",
+    "IncongruentPolicy": "policy_incongruent",
+    "WrongCasbin": "wrong_casbin",
+}
+
+
+def build(job: Job) -> tuple[Snapshot, Built]:
+    """A release as a proven snapshot. Raises PolicyError. Cost: see ``Built``."""
+    began = time.perf_counter()
+    bases = {base.generation: base for base in job.bases}
+
+    def fetch(generation: int) -> Artefact | None:
+        base = bases.get(generation)
+        return None if base is None else base.artefact()
+
+    parsed = accept(
+        job.release.artefact(),
+        job.trust.anchor(),
+        newer_than=job.newer_than,
+        fetch=fetch,
+        accepted=job.accepted,
+    )
+    accepted = time.perf_counter()
+    oracle.check_distribution()
+    snapshot, sets = compiled(parsed)
+    soundness.check(parsed, snapshot.table)
+    made = time.perf_counter()
+    asked = congruence.check(parsed.vocabulary, snapshot.table, sets, parsed.domains)
+    proven = time.perf_counter()
+    return snapshot, Built(accepted - began, made - accepted, proven - made, asked)
+
+
+def answer(content: bytes, out: BinaryIO) -> None:
+    """Build one job and write all of its frames."""
+    try:
+        snapshot, built = build(opened(content))
+    except PolicyError as error:
+        code = error.code if isinstance(error, ReleaseRefused) else _code(error)
+        out.write(framed(Frame.REFUSED, sealed((code, str(error)[:2_000]))))
+    except Exception as error:  # noqa: BLE001 - mapped to a refusal: the last good policy stays
+        out.write(framed(Frame.REFUSED, sealed(("build_failed", type(error).__name__))))
+    else:
+        out.writelines(framed(Frame.PART, part) for part in parts_of(snapshot))
+        out.write(framed(Frame.DONE, sealed(built)))
+
+
+def _code(error: PolicyError) -> str:
+    return _CODES.get(type(error).__name__, "policy_refused")
+
+
+def _in_child(content: bytes, writing: int) -> NoReturn:
+    """Answer the job and end here: nothing of the parent goes on in this process."""
+    status = 1
+    try:
+        with open(writing, "wb") as out:
+            answer(content, out)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+class Forge:
+    """Answers jobs from one pipe on another, one after the other."""
+
+    def __init__(self, source: int, out: int) -> None:
+        self._source = source
+        self._out = open(out, "wb", closefd=False)  # noqa: SIM115 - for the life of the process
+
+    def run(self) -> None:
+        """Answer until the input ends."""
+        self._send(Frame.DONE, sealed(None))  # ready
+        while (found := read_frame(self._source)) is not None:
+            if found[0] is Frame.JOB and not self._one(found[1]):
+                return
+
+    def _one(self, content: bytes) -> bool:
+        """One job in a child of its own; False when the input ended meanwhile."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            _in_child(content, writing)
+        os.close(writing)
+        try:
+            return self._forwarded(reading)
+        finally:
+            os.close(reading)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    def _forwarded(self, reading: int) -> bool:
+        """Whole frames only: what a dying child left half-written is not passed on."""
+        while True:
+            ready, _, _ = select.select([reading, self._source], [], [])
+            if self._source in ready:
+                if read_frame(self._source) is None:
+                    return False
+                self._refuse("build_cancelled", "nobody wants it any more")
+                return True
+            found = read_frame(reading)
+            if found is None:
+                self._refuse("build_crashed", "the process that built it ended")
+                return True
+            self._send(*found)
+            if found[0] is not Frame.PART:
+                return True
+
+    def _refuse(self, code: str, reason: str) -> None:
+        self._send(Frame.REFUSED, sealed((code, reason)))
+
+    def _send(self, frame: Frame, content: bytes) -> None:
+        self._out.write(framed(frame, content))
+        self._out.flush()
+
+
+def main() -> None:
+    """Answer jobs on standard input and output until the input ends."""
+    with suppress(OSError):
+        os.nice(NICENESS)
+    out = os.dup(1)
+    os.dup2(2, 1)  # whatever prints must not print into frames
+    Forge(0, out).run()
+
+
+if __name__ == "__main__":
+    main()

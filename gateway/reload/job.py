@@ -1,0 +1,158 @@
+"""What is sent to the process that builds, and what comes back: frames of bytes over two pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+from policies.decision import PolicyDigest
+from policies.release import Artefact, ReleaseRefused, TrustAnchor
+
+_HEAD: Final = struct.Struct(">BI")
+HEAD_BYTES: Final = _HEAD.size
+FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class Frame(IntEnum):
+    """What a frame holds: a job; a part of a snapshot; its end (``Built``); a refusal (code and
+    reason); that a job is given up."""
+
+    JOB = 1
+    PART = 2
+    DONE = 3
+    REFUSED = 4
+    GIVE_UP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """A trust anchor that can travel: keys as a JWK set, None where nothing needs a signature."""
+
+    environment: str
+    widening_signers: int
+    jwks: bytes | None
+
+    @classmethod
+    def of(cls, anchor: TrustAnchor) -> Trust:
+        if not anchor.signed:
+            return cls(anchor.environment, 0, None)
+        keys = [
+            {**key.as_dict(private=False), "kid": signer} for signer, key in anchor.keys.items()
+        ]
+        jwks = json.dumps({"keys": keys}).encode()
+        return cls(anchor.environment, anchor.widening_signers, jwks)
+
+    def anchor(self) -> TrustAnchor:
+        """Raises ReleaseRefused for keys that cannot be read."""
+        if self.jwks is None:
+            return TrustAnchor.unsigned(self.environment)
+        return TrustAnchor.from_jwks(
+            self.jwks, environment=self.environment, widening_signers=self.widening_signers
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RawRelease:
+    """A release as the database holds it: JSON that is read where it holds nobody up.
+
+    ``files`` is an object of path -> text; ``jws`` is None for an unsigned release.
+    """
+
+    generation: int
+    digest: str
+    jws: bytes | None
+    files: bytes
+
+    def artefact(self) -> Artefact:
+        """The same with its JSON read. Raises ReleaseRefused (``unreadable``)."""
+        try:
+            jws = None if self.jws is None else json.loads(self.jws)
+            contents = {path: text.encode() for path, text in json.loads(self.files).items()}
+        except (ValueError, AttributeError, RecursionError) as error:
+            reason = f"generation {self.generation} is not stored as a release is"
+            raise ReleaseRefused("unreadable", reason, "release the folder anew") from error
+        return Artefact(self.generation, PolicyDigest(self.digest), jws, contents)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A release to be accepted and built; ``bases`` are the releases that it may stand on.
+
+    ``newer_than`` is the highest generation that this installation accepted before, ``accepted``
+    the digests of such generations. A candidate, which never decides, is built with a trust
+    that asks for no signature.
+    """
+
+    release: RawRelease
+    trust: Trust
+    newer_than: int
+    bases: tuple[RawRelease, ...] = ()
+    accepted: Mapping[int, PolicyDigest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """How long a build took, in seconds of the builder's clock, and what Casbin was asked."""
+
+    accept_s: float
+    compile_s: float
+    prove_s: float
+    questions: int
+
+
+class BuildRefused(Exception):  # noqa: N818 - reads as what it is
+    """The release is not taken: a stable ``code``, and a reason for the log."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(f"{code}: {reason}")
+
+
+def framed(frame: Frame, content: bytes) -> bytes:
+    """A frame as it travels."""
+    return _HEAD.pack(frame, len(content)) + content
+
+
+def head_of(head: bytes) -> tuple[Frame, int]:
+    """Kind and length of the frame that follows. Raises ValueError for what is none."""
+    kind, size = _HEAD.unpack(head)
+    if size > FRAME_BYTES_MAX:
+        raise ValueError("a frame beyond all bounds")
+    return Frame(kind), size
+
+
+def read_frame(source: int) -> tuple[Frame, bytes] | None:
+    """The next whole frame of a descriptor, or None at its end. For the builder: it blocks."""
+    head = _exactly(source, HEAD_BYTES)
+    if head is None:
+        return None
+    kind, size = head_of(head)
+    content = _exactly(source, size)
+    return None if content is None else (kind, content)
+
+
+def _exactly(source: int, size: int) -> bytes | None:
+    found = bytearray()
+    while len(found) < size:
+        piece = os.read(source, size - len(found))
+        if not piece:
+            return None
+        found += piece
+    return bytes(found)
+
+
+def sealed(content: Any) -> bytes:
+    """An object of ours for the pipe."""
+    return pickle.dumps(content, protocol=5)
+
+
+def opened(content: bytes) -> Any:
+    """An object that came through our own pipe; nothing else may be given to this."""
+    return pickle.loads(content)  # noqa: S301 - a pipe between two processes of ours
