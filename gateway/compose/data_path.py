@@ -35,13 +35,16 @@ from gateway.relay.pool import Address, Pool
 from gateway.relay.retrieval import InProcessRetrieval
 from gateway.relay.upstream import UpstreamTimes
 from gateway.settings import LimitSettings, Settings, UpstreamSettings
+from gateway.shadow.keeping import ShadowKeeper
+from gateway.shadow.observer import Shadow
+from gateway.shadow.sink import ShadowedSink, publish
 from gateway.telemetry.providers import Telemetry
 from gateway.telemetry.recorder import NotingJournal
 from policies.snapshot import Snapshot
 from retrieval.app import RetrievalApp, open_retrieval
 from retrieval.errors import RetrievalError
 from retrieval.service import Retrieval
-from retrieval.stores.roles import GUARD, JOURNAL, SEAL
+from retrieval.stores.roles import GUARD, JOURNAL, SEAL, WATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,11 @@ async def opened(
         targets(settings.upstreams, snapshot.upstreams), keys=keys, gateway_id=settings.gateway_id
     )
     stack.push_async_callback(hop.aclose)
+    shadow = Shadow(holder)
+    publish(shadow, telemetry.counters)
+    keeper = ShadowKeeper(shadow, station_dsn(stores, WATCH))
+    keeper.start()
+    stack.push_async_callback(keeper.stop)
     data_plane = DataPlane(
         snapshots=holder,
         authenticator=Authenticator(fetch=fetch),
@@ -95,7 +103,7 @@ async def opened(
             journal=NotingJournal(journal, telemetry.recorder),
         ),
         hop=hop,
-        sink=telemetry.recorder,
+        sink=ShadowedSink(telemetry.recorder, shadow),
         limits=_limits(limits),
         gateway_id=settings.gateway_id,
     )

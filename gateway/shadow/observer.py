@@ -47,9 +47,9 @@ class Shadow:
     """
 
     def __init__(self, snapshots: Snapshots) -> None:
-        self.compared: Counter[tuple[str]] = Counter()
-        self.disagreed: Counter[tuple[str, str, str]] = Counter()
-        self.faults: Counter[tuple[()]] = Counter()
+        self.compared: Counter[tuple[str, ...]] = Counter()
+        self.disagreed: Counter[tuple[str, ...]] = Counter()
+        self.faults: Counter[tuple[str, ...]] = Counter()
         self._snapshots = snapshots
         self._pair: Pair | None = None
         self._tallies: dict[PairKey, Tally] = {}
@@ -60,17 +60,12 @@ class Shadow:
         Cost: a reference read without a candidate; else a look-up for the caller and one for
         each class among the request's units.
         """
-        candidate = self._snapshots.candidate
-        if candidate is None:
-            return
         try:
-            self._observe(facts, candidate, route, method)
+            candidate = self._snapshots.candidate
+            if candidate is not None:
+                self._observe(facts, candidate, route, method)
         except Exception as error:  # noqa: BLE001 - counted as a fault: no request may fail here
-            self.faults[()] += 1
-            if facts.snapshot is not None:
-                self._tally(facts.snapshot.digest, candidate.digest).faults += 1
-            if self.faults[()] == 1:
-                _LOG.error("shadow: a comparison failed: %s", type(error).__name__)
+            self._fault(facts, error)
 
     def take(self) -> dict[PairKey, Tally]:
         """All that was counted since the last time; the caller keeps it."""
@@ -81,6 +76,14 @@ class Shadow:
         """Counts that could not be kept: they are tried again."""
         for (live, candidate), tally in taken.items():
             self._tally(live, candidate).merge(tally)
+
+    def _fault(self, facts: Facts, error: Exception) -> None:
+        self.faults[()] += 1
+        if self.faults[()] == 1:
+            _LOG.error("shadow: a comparison failed: %s", type(error).__name__)
+        pair = self._pair
+        if pair is not None and pair.live is facts.snapshot:
+            self._tally(pair.live.digest, pair.candidate.digest).faults += 1
 
     def _observe(self, facts: Facts, candidate: Snapshot, route: str, method: str) -> None:
         live = facts.snapshot

@@ -12,7 +12,7 @@ Everything is touched on the event loop only, except by the OTLP reader's thread
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -35,6 +35,16 @@ class Counters:
         self.durations: dict[_Key, list[float]] = {}
         self.events: dict[_Key, int] = {}
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._families: dict[str, tuple[str, tuple[str, ...], Mapping[_Key, int]]] = {}
+        self._meter: Meter | None = None
+
+    def family(
+        self, name: str, help_text: str, names: tuple[str, ...], rows: Mapping[_Key, int]
+    ) -> None:
+        """Publish counts that somebody else keeps as ``name``, labels ``names``, in both doors."""
+        self._families[name] = (help_text, names, rows)
+        if self._meter is not None:
+            _observe(self._meter, name.removesuffix("_total").replace("_", "."), names, rows)
 
     def gauge(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """Publish ``read()`` as ``name``. ``read`` must neither block nor raise."""
@@ -67,6 +77,8 @@ class Counters:
         lines: list[str] = []
         _counter(lines, "gateway_requests_total", "Finished requests.", _REQUEST, self.requests)
         _counter(lines, "gateway_security_events_total", "Journaled.", _EVENT, self.events)
+        for family, (help_text, names, rows) in sorted(self._families.items()):
+            _counter(lines, family, help_text, names, rows)
         name = "gateway_request_duration_seconds"
         lines += [f"# HELP {name} From first byte in to last byte out.", f"# TYPE {name} histogram"]
         for key, row in sorted(self.durations.items()):
@@ -83,30 +95,28 @@ class Counters:
     def export(self, meter: Meter) -> None:
         """Let the meter's reader fetch the same counts."""
 
-        def observed(
-            names: tuple[str, ...], rows: dict[_Key, int]
-        ) -> Callable[[CallbackOptions], Iterable[Observation]]:
-            def read(_: CallbackOptions) -> Iterable[Observation]:
-                for key, count in list(rows.items()):
-                    yield Observation(count, dict(zip(names, key, strict=True)))
-
-            return read
-
         def durations(_: CallbackOptions) -> Iterable[Observation]:
             for (route,), row in list(self.durations.items()):
                 yield Observation(row[-1], {"route": route})
 
-        meter.create_observable_counter(
-            "gateway.requests", [observed(_REQUEST, self.requests)], "{request}"
-        )
-        meter.create_observable_counter(
-            "gateway.security_events", [observed(_EVENT, self.events)], "{event}"
-        )
+        self._meter = meter
+        _observe(meter, "gateway.requests", _REQUEST, self.requests, "{request}")
+        _observe(meter, "gateway.security_events", _EVENT, self.events, "{event}")
         meter.create_observable_counter("gateway.request.time", [durations], "s")
 
 
+def _observe(
+    meter: Meter, name: str, names: tuple[str, ...], rows: Mapping[_Key, int], unit: str = ""
+) -> None:
+    def read(_: CallbackOptions) -> Iterable[Observation]:
+        for key, count in list(rows.items()):
+            yield Observation(count, dict(zip(names, key, strict=True)))
+
+    meter.create_observable_counter(name, [read], unit)
+
+
 def _counter(
-    lines: list[str], name: str, help_text: str, names: tuple[str, ...], rows: dict[_Key, int]
+    lines: list[str], name: str, help_text: str, names: tuple[str, ...], rows: Mapping[_Key, int]
 ) -> None:
     lines += [f"# HELP {name} {help_text}", f"# TYPE {name} counter"]
     for key, count in sorted(rows.items()):

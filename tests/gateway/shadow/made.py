@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,11 +11,13 @@ from uuid import UUID
 
 from gateway import placement
 from gateway.decisions.facts import Facts, PerClass, UnitCounts
+from gateway.decisions.writing import values_of
 from gateway.errors import Refusal
 from gateway.routes.wishes import Wish
 from policies.decision import Decision
 from policies.snapshot import DEFAULT_FOLDER, Snapshot, load
 from policies.subject import Principal
+from tests.gateway.decisions.made import finished
 
 PUBLIC = ("public", "published", "published", "standard", "enacted", "faq")
 STAFF = {"groups": frozenset({"grp:staff"})}
@@ -105,5 +108,30 @@ def request(
     except Refusal:
         facts.station = "identify"
     else:
-        facts.station = "inspect"
+        decision = policy.decide_route(facts.subject.audience, route, method)
+        decisions.append(decision)
+        facts.station = "inspect" if decision.allowed else "place"
     return facts
+
+
+def code_of(facts: Facts) -> str:
+    """With which code the gateway would have refused this request; empty when it did not."""
+    if not facts.decisions or facts.decisions[-1].allowed:
+        return "" if facts.subject is not None else "no_audience"
+    return facts.decisions[-1].reason if facts.subject is None else "forbidden"
+
+
+def line_of(facts: Facts, *, route: str = "retrieve", method: str = "POST") -> str:
+    """The request's line in a decision log."""
+    subject, code = facts.subject, code_of(facts)
+    record = finished(
+        facts,
+        route=route,
+        method=method,
+        audience=subject.audience if subject is not None else "",
+        profile=subject.grant.profile if subject is not None else "",
+        decision="deny" if code else "allow",
+        code=code,
+        policy_digest=facts.snapshot.digest if facts.snapshot is not None else "",
+    )
+    return json.dumps(values_of(record, sampled=1.0) | {"dropped": 0}) + "\n"
