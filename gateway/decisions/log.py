@@ -43,8 +43,6 @@ class DecisionLog:
         self._redaction = redaction
         self._ratio = ratio
         self._rate = Rate(per_second)
-        self._unsaid = 0
-        self._lost_said = 0
         self._hides_trace = "trace_id" in {*redaction.masked, *redaction.erased}
 
     def add(self, record: RequestRecord) -> None:
@@ -53,7 +51,6 @@ class DecisionLog:
             self._add(record)
         except Exception as error:  # noqa: BLE001 - a defect of the log must not fail a request
             self.counts.defective += 1
-            self._unsaid += 1
             _LOG.error("a decision record was lost: %s", type(error).__name__)
 
     @property
@@ -71,17 +68,13 @@ class DecisionLog:
             sampled = self._ratio
         if not weighty and not self._rate.take(record.ended_ns):
             self.counts.rate_limited += 1
-            self._unsaid += 1
             return
-        lost = self.lost
-        dropped = self._unsaid + lost - self._lost_said
-        values = values_of(record, sampled=sampled, dropped=dropped)
-        self._unsaid, self._lost_said = 0, lost
         entry = Entry(
-            self._redaction.applied(values),
+            self._redaction.applied(values_of(record, sampled=sampled)),
             record.began_ns + record.duration_ns,
             None if self._hides_trace else record.trace,
             weighty,
+            self.counts.rate_limited + self.counts.defective,
         )
         for sink in self.sinks:
             sink.put(entry)

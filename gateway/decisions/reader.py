@@ -204,7 +204,7 @@ def _time(value: object, path: str) -> str:
 
 
 def _effect(value: object, path: str) -> Effect:
-    if value not in {"allow", "deny"}:
+    if value not in ("allow", "deny"):  # a tuple: what cannot be hashed is not in it either
         raise _Unfit(f"`{path}` is neither `allow` nor `deny`")
     return Effect(value)
 

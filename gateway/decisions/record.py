@@ -38,6 +38,13 @@ FOR_UNITS: Final = (
 UNPOLICED: Final = frozenset({"", "admit", "match"})
 """Stations after which a request that ends was refused before policy decided about its caller."""
 
+_NAMED: Final[Mapping[str, str]] = {
+    "bad_request": "purpose",
+    "audience_refused": "narrowed",
+    "task_scope_refused": "task_scope",
+}
+"""Refusals for what a request named. A word of the policy is kept, a caller's own is not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
@@ -131,6 +138,8 @@ class DecisionRecord:
             return gone
         if self.station in UNPOLICED:
             return (f"refused before policy: {self.code or 'no decision'}",)
+        if self.code in _NAMED and not getattr(self, _NAMED[self.code]):
+            return ("refused for a word that no record keeps",)
         return ()
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,12 +36,28 @@ _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record on its way to the sinks. ``trace`` is None where its id may not leave."""
+    """One record on its way to the sinks. ``trace`` is None where its id may not leave.
+
+    ``left_out`` counts the records, since the start, that no sink was given.
+    """
 
     values: Values
     ended_ns: int
     trace: TraceContext | None
     weighty: bool
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """An entry of one sink, and how many records this one says were dropped before it."""
+
+    entry: Entry
+    dropped: int
+
+    @property
+    def values(self) -> Values:
+        return self.entry.values | {"dropped": self.dropped}
 
 
 class Sink(Protocol):
@@ -67,16 +82,35 @@ class Sink(Protocol):
 
 
 class _Draining:
-    """A sink over a drain."""
+    """A sink over a drain. Each tells its own losses: a dead collector is no gap in a file.
 
-    _drain: Drain[Entry]
+    All counts only grow, and one thread writes each, so that no loss is told twice and none
+    is forgotten: those that were told by records which were lost themselves are told again.
+    """
+
+    def __init__(self, *, name: str, queue_max: int, linger_s: float = 0.0) -> None:
+        self._drain = Drain(self._put_out, name=name, items_max=queue_max, linger_s=linger_s)
+        self._told = 0
+        self._untold = 0
 
     @property
     def lost(self) -> int:
         return self._drain.overflowed + self._drain.failed
 
     def put(self, entry: Entry) -> None:
-        self._drain.put(entry, weighty=entry.weighty)
+        dropped = entry.left_out + self.lost + self._untold - self._told
+        if self._drain.put(_Told(entry, dropped), weighty=entry.weighty):
+            self._told += dropped
+
+    def _put_out(self, batch: list[_Told]) -> int:
+        if self._written(batch):
+            return 0
+        self._untold += sum(one.dropped for one in batch)
+        return len(batch)
+
+    def _written(self, batch: list[_Told]) -> bool:
+        """Whether the whole batch was written. Runs on the drain's thread."""
+        raise NotImplementedError
 
     def flush(self, *, timeout_s: float) -> bool:
         return self._drain.flush(timeout_s=timeout_s)
@@ -91,7 +125,7 @@ class LineSink(_Draining):
     def __init__(self, out: TextIO, *, queue_max: int, owned: bool = False) -> None:
         self._out = out
         self._owned = owned
-        self._drain = Drain(self._write, name="decision-log", items_max=queue_max)
+        super().__init__(name="decision-log", queue_max=queue_max)
 
     def close(self, *, timeout_s: float) -> None:
         super().close(timeout_s=timeout_s)
@@ -99,14 +133,14 @@ class LineSink(_Draining):
             with contextlib.suppress(OSError, ValueError):  # a full disk: counted already
                 self._out.close()
 
-    def _write(self, batch: list[Entry]) -> int:
-        text = b"".join([_line(entry.values) for entry in batch]).decode("ascii")
+    def _written(self, batch: list[_Told]) -> bool:
+        text = b"".join([_line(one.values) for one in batch]).decode("ascii")
         try:
             self._out.write(text)  # one call, whole lines: the access log shares this stream
             self._out.flush()
         except (OSError, ValueError):  # closed pipe, full disk, closed file
-            return len(batch)
-        return 0
+            return False
+        return True
 
 
 def file_sink(path: Path, *, queue_max: int) -> LineSink:
@@ -129,23 +163,21 @@ class OtlpSink(_Draining):
         self._exporter = OTLPLogExporter(endpoint=endpoint, timeout=timeout_s)
         self._resource = resource
         self._scope = InstrumentationScope("gateway.decisions")
-        self._drain = Drain(
-            self._export, name="decision-otlp", items_max=queue_max, linger_s=_LINGER_S
-        )
+        super().__init__(name="decision-otlp", queue_max=queue_max, linger_s=_LINGER_S)
 
     def close(self, *, timeout_s: float) -> None:
         super().close(timeout_s=timeout_s)
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # theirs has no types
 
-    def _export(self, batch: Sequence[Entry]) -> int:
+    def _written(self, batch: list[_Told]) -> bool:
         records = [
-            ReadableLogRecord(_log_record(entry), self._resource, self._scope) for entry in batch
+            ReadableLogRecord(_log_record(one), self._resource, self._scope) for one in batch
         ]
-        done = self._exporter.export(records) is LogRecordExportResult.SUCCESS
-        return 0 if done else len(batch)
+        return self._exporter.export(records) is LogRecordExportResult.SUCCESS
 
 
-def _log_record(entry: Entry) -> LogRecord:
+def _log_record(told: _Told) -> LogRecord:
+    entry = told.entry
     return LogRecord(
         timestamp=entry.ended_ns,
         observed_timestamp=entry.ended_ns,
@@ -153,7 +185,7 @@ def _log_record(entry: Entry) -> LogRecord:
         severity_number=SeverityNumber.WARN if entry.weighty else SeverityNumber.INFO,
         severity_text="warning" if entry.weighty else "info",
         event_name=EVENT_NAME,
-        body=entry.values,
+        body=told.values,
     )
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -19,6 +15,7 @@ from gateway.settings import TelemetrySettings
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.providers import open_telemetry
 from tests.gateway.journal.made import event
+from tests.gateway.telemetry.collector import collector
 from tests.gateway.telemetry.made import SAMPLED, TRACE, Stuck, request
 
 
@@ -52,34 +49,6 @@ def test_collector_that_refuses_costs_nothing_but_its_telemetry() -> None:
     telemetry.recorder.record(request(TRACE, event()))
     telemetry.close()
     assert 'action="withheld"} 1\n' in telemetry.counters.text()
-
-
-@contextmanager
-def collector() -> Iterator[tuple[str, dict[str, list[bytes]]]]:
-    """An OTLP/HTTP receiver that keeps the bodies by path."""
-    bodies: dict[str, list[bytes]] = {}
-
-    class Receive(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            if self.headers.get("content-encoding") == "gzip":
-                body = gzip.decompress(body)
-            bodies.setdefault(self.path, []).append(body)
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            """Silent."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receive) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", bodies
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_event_reaches_a_collector_as_span_and_log_record() -> None:
