@@ -66,7 +66,7 @@ bench: .venv/dev.stamp .venv-bench/stamp
 	@touch $@
 
 mutation: .venv-mutation/stamp
-	nice .venv-mutation/bin/mutmut run --max-children 1 $(ARGS)
+	PATH="$(CURDIR)/.venv-mutation/bin:$$PATH" nice mutmut run --max-children 1 $(ARGS)
 	.venv-mutation/bin/mutmut results
 
 # Maintainers: coverage-guided, from the shipped rules and every known trap (Linux, Python 3.11 to 3.13).
