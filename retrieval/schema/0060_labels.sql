@@ -209,7 +209,6 @@ declare
                          new.authority, new.kind, new.tenant, new.jurisdiction];
     held text[];       -- the label in effect, as it was before this statement
     said_class smallint;
-    held_class smallint;
     base record;       -- what was in effect when the transaction began
     restated boolean;
     free boolean;
@@ -288,15 +287,19 @@ begin
     else
         new.wish := said;
         new.wish_class := said_class;
-        held_class := brain.class_of_label(sort, new.id, held);
-        new.class_id := case
-            when gate.gains(said_class, said[7], said[8],
-                            base.class, base.tenant, base.jurisdiction) <> '{}' then -1
-            when gate.gains(base.class, base.tenant, base.jurisdiction,
-                            held_class, held[7], held[8]) = '{}' then held_class
-            when gate.gains(held_class, held[7], held[8],
-                            base.class, base.tenant, base.jurisdiction) <> '{}' then -1
-            else base.class end;
+        -- what is in effect may have narrowed meanwhile, through a thread or a retired word
+        new.class_id := brain.class_of_label(sort, new.id, held);
+        if gate.gains(base.class, base.tenant, base.jurisdiction,
+                      new.class_id, held[7], held[8]) <> '{}' then
+            new.class_id := case
+                when gate.gains(new.class_id, held[7], held[8],
+                                base.class, base.tenant, base.jurisdiction) = '{}' then base.class
+                else -1 end;
+        end if;
+        if gate.gains(said_class, said[7], said[8],
+                      new.class_id, held[7], held[8]) <> '{}' then
+            new.class_id := -1; -- what is wished is closed to somebody who reads it now
+        end if;
         said := held;
     end if;
     new.visibility := said[1];
