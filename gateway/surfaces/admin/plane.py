@@ -174,6 +174,7 @@ class AdminPlane:
         else:
             told = f"{decision.reason} {' '.join(decision.rules)}".strip()
             answered = Answered(Refusal(Code.FORBIDDEN, told), {})
+        visit.trace = replace(visit.trace, sampled=True)  # a use is always traced
         await self._journal(asked, action, decision, request.reason, answered)
         visit.decision = decision.effect.value
         if isinstance(answered.reply, Refusal):
