@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def collector() -> Iterator[tuple[str, dict[str, list[bytes]]]]:
-    """An OTLP/HTTP receiver that keeps the bodies by path."""
+def collector(port: int = 0) -> Iterator[tuple[str, dict[str, list[bytes]]]]:
+    """An OTLP/HTTP receiver that keeps the bodies by path; port 0: a free one."""
     bodies: dict[str, list[bytes]] = {}
 
     class Receive(BaseHTTPRequestHandler):
@@ -27,7 +27,7 @@ def collector() -> Iterator[tuple[str, dict[str, list[bytes]]]]:
         def log_message(self, *args: object) -> None:
             """Silent."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receive) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Receive) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
