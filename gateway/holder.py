@@ -60,9 +60,9 @@ class SnapshotHolder:
         while len(self._prepared) > PREPARED_MAX:
             self._prepared.popitem(last=False)
 
-    def forget(self, digest: str) -> None:
-        """Let a prepared snapshot go, if it is there."""
-        self._prepared.pop(digest, None)
+    def forget(self, digest: str) -> Snapshot | None:
+        """Let a prepared snapshot go, if it is there; the caller may be the last to hold it."""
+        return self._prepared.pop(digest, None)
 
     def advance(self, digest: str) -> bool:
         """Bring the snapshot of this digest into force; whether it is now.

@@ -67,6 +67,15 @@ class Snapshot:
             self._grants[key] = made
         return made
 
+    @property
+    def granted(self) -> tuple[tuple[str, ...], ...]:
+        """The combinations of profiles that were asked for so far."""
+        return tuple(self._grants)
+
+    def pieces(self) -> list[object]:
+        """What it holds that is costly to free, so that an owner can let go of it bit by bit."""
+        return [self.vocabulary, self.table.units.readable, *self._grants.values()]
+
     def place(self, issuer: str, claims: Mapping[str, frozenset[str]]) -> Decision:
         """The one audience of a verified caller, from the aliases of its claims.
 

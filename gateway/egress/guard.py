@@ -64,7 +64,14 @@ INDEX_LAYERS: Final = frozenset({"vector_index", "lexical_index", "thread_index"
 
 
 class PolicyMoved(Exception):  # noqa: N818 - reads as what it is
-    """The database enforces another revision than the request was placed under."""
+    """The database enforces another revision than the request was placed under.
+
+    ``digest`` is that revision's; empty when it is not known which one it is.
+    """
+
+    def __init__(self, digest: str = "") -> None:
+        self.digest = digest
+        super().__init__(digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +198,16 @@ class Guard:
                 await asyncio.shield(self._record(findings, action, subject, occasion))
         return Passed(body, findings.event)
 
+    async def enforced(self) -> str:
+        """The digest of the revision that the database enforces now, empty when there is none.
+
+        Raises: Refusal ``retrieval_unavailable``.
+        """
+        try:
+            return (await self._registry.look_up((), subject_id="", purpose="")).digest
+        except RegistryUnavailable as error:
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, f"registry: {error}") from error
+
     async def in_force(self, subject: Subject) -> None:
         """Return when the database enforces the revision that this subject was placed under.
 
@@ -198,7 +215,7 @@ class Guard:
         """
         registered = await self._look_up((), subject)
         if registered.digest != subject.grant.digest:
-            raise PolicyMoved
+            raise PolicyMoved(registered.digest)
 
     async def filtered(
         self,
@@ -286,7 +303,7 @@ class Guard:
         hidden = denied_of(refused, registered, subject)
         findings.doubt(unit_id for _, unit_id in refused - hidden)
         if registered.digest != subject.grant.digest:
-            raise PolicyMoved
+            raise PolicyMoved(registered.digest)
         late = {key[1]: registered.labels[key].class_id for key in content.late - denied}
         return Round(answer, keys, registered, denied, late)
 

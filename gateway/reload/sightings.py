@@ -1,0 +1,153 @@
+"""What the database says of policies and replicas, and what this replica says of itself.
+
+Everything runs as ``gw_watch``. Nothing read here is believed: releases are accepted by whoever
+builds them, and which digest is in force every request asks for itself.
+
+Source of the tables: migrations 0050 and 0080.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+
+from gateway.reload.job import RawRelease
+
+CHANNEL: Final = "gw_policy"
+ALIVE_S: Final = 15
+"""A replica that was not seen for longer is a dead one."""
+CHAIN_MAX: Final = 65
+FORGET_S: Final = 86_400
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+
+_LOOK: Final = f"""
+with told as (
+    insert into gate.replica as r (id, host, digest, generation, staged_generation, staged_state,
+                                   staged_code, candidate_digest)
+    values (%(id)s, %(host)s, %(digest)s, %(generation)s, %(staged)s, %(state)s, %(code)s,
+            %(candidate)s)
+    on conflict (id) do update set seen_at = now(), digest = excluded.digest,
+        generation = excluded.generation, staged_generation = excluded.staged_generation,
+        staged_state = excluded.staged_state, staged_code = excluded.staged_code,
+        candidate_digest = excluded.candidate_digest
+)
+select 'active', generation, digest from gate.active_revision
+union all
+select 'staged', generation, digest from gate.policy_release where state = 'staged'
+union all
+select 'candidate', run, digest from gate.policy_candidate where ended_at is null
+union all
+select 'other', count(*), digest from gate.replica
+where id <> %(id)s and seen_at > now() - interval '{ALIVE_S} seconds' group by digest
+"""
+_RELEASES: Final = """
+with recursive chain as (
+    select generation, digest, base_generation, jws, files, 1 as link
+    from gate.policy_release where generation = %(generation)s
+    union all
+    select r.generation, r.digest, r.base_generation, r.jws, r.files, c.link + 1
+    from chain c join gate.policy_release r on r.generation = c.base_generation
+    where c.generation <> all (%(accepted)s) and c.link < %(most)s
+      and case when jsonb_typeof(c.jws -> 'signatures') = 'array'
+          then jsonb_array_length(c.jws -> 'signatures') else 0 end < %(signers)s
+)
+select generation, digest, convert_to(jws::text, 'UTF8'), convert_to(files::text, 'UTF8')
+from chain order by link
+"""
+_CANDIDATE: Final = """
+select run, digest, null, convert_to(files::text, 'UTF8')
+from gate.policy_candidate where run = %(generation)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A replica's word about itself. ``staged`` None: it says nothing of a staged release."""
+
+    digest: str
+    generation: int
+    staged: int | None = None
+    state: str | None = None
+    code: str | None = None
+    candidate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One look: numbers and digests of what is active, staged and tried; digests of others.
+
+    The number of a candidate is its run, of everything else its generation.
+    """
+
+    active: tuple[int, str] | None
+    staged: tuple[int, str] | None
+    candidate: tuple[int, str] | None
+    others: frozenset[str]
+
+
+async def look(connection: Connection, replica: UUID, host: str, told: Told) -> Sighting:
+    """Say what this replica is, and see how things stand. Raises psycopg.Error."""
+    values = {
+        "id": replica,
+        "host": host,
+        "digest": told.digest,
+        "generation": told.generation,
+        "staged": told.staged,
+        "state": told.state,
+        "code": told.code,
+        "candidate": told.candidate,
+    }
+    rows = await (await connection.execute(_LOOK, values)).fetchall()
+    found = {sort: (number, digest) for sort, number, digest in rows}
+    return Sighting(
+        found.get("active"),
+        found.get("staged"),
+        found.get("candidate"),
+        frozenset(digest for sort, _, digest in rows if sort == "other"),
+    )
+
+
+async def leave(connection: Connection, replica: UUID) -> None:
+    """Take this replica's row away, and those that nobody renewed for a day."""
+    await connection.execute(
+        "delete from gate.replica where id = %s or seen_at < now() - make_interval(secs => %s)",
+        [replica, FORGET_S],
+    )
+
+
+async def release_of(
+    connection: Connection, generation: int, *, signers: int, accepted: Collection[int]
+) -> tuple[RawRelease, ...]:
+    """A release and those that it may stand on, as they are stored; empty when it is not there.
+
+    The chain ends with one that has ``signers`` signatures or was accepted before.
+    """
+    values = {
+        "generation": generation,
+        "signers": signers,
+        "accepted": [one for one in accepted if one != generation],
+        "most": CHAIN_MAX,
+    }
+    return await _raw(connection, _RELEASES, values)
+
+
+async def candidate_of(connection: Connection, run: int) -> tuple[RawRelease, ...]:
+    """The policy that is tried in this run, in the form of an unsigned release."""
+    return await _raw(connection, _CANDIDATE, {"generation": run})
+
+
+async def _raw(
+    connection: Connection, statement: str, values: dict[str, Any]
+) -> tuple[RawRelease, ...]:
+    # binary: a megabyte of JSON is handed on as it is, not decoded where requests wait
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(statement.encode(), values)
+        return tuple(
+            RawRelease(number, digest, jws, files)
+            for number, digest, jws, files in await cursor.fetchall()
+        )
