@@ -75,6 +75,7 @@ def test_denied_unit_never_leaves_and_is_an_event(guarded: Stage) -> None:
     assert event.kind is EventKind.WRONG_AUDIENCE_RESULT
     assert event.action is EventAction.WITHHELD
     assert (event.unit_ids, event.unit_count) == ((answers.unit_id(LEAK),), 1)
+    assert event.class_ids == (guarded.registry.labels[answers.key(LEAK)].class_id,)
     assert (event.route, event.layer, event.profile) == ("retrieve", "response", "customer")
     assert event.request_id == reply.header("x-request-id")
     assert event.policy_digest == guarded.snapshot.digest
@@ -278,6 +279,25 @@ def test_unit_that_an_open_reader_cannot_see_yet_is_no_event(guarded: Stage) -> 
     assert str(answers.unit_id("fresh")).encode() in reply.body
     assert [ask.exclude for ask in guarded.retrieval.asks] == [(), ()]
     assert guarded.journal.events == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "pending", "kind"),
+    [
+        ("vector_index", True, EventKind.STALE_INDEX),
+        ("hydrate", False, EventKind.WRONG_AUDIENCE_RESULT),
+    ],
+)
+def test_only_what_an_index_may_know_earlier_is_doubted(
+    layer: Layer, pending: bool, kind: EventKind, guarded: Stage
+) -> None:
+    """A known lag, and a layer that is never ahead: the event stands although labels permit."""
+    said = Discrepancy(unit_id=answers.unit_id("open"), class_id=7, layer=layer, pending=pending)
+    guarded.retrieval.script = lambda ask: answers.answer(ask, ["open"], [said])
+    assert retrieve(guarded).status == 200
+    assert len(guarded.retrieval.asks) == 1
+    (event,) = guarded.journal.events
+    assert (event.kind, event.layer, event.class_ids) == (kind, layer, (7,))
 
 
 def test_truth_that_goes_on_refusing_what_the_labels_permit_is_a_fault(guarded: Stage) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policies.emit import json as as_json
 from policies.emit import text as as_text
-from policies.predicate import boxes
+from policies.predicate import boxes, cell_text
 from policies.snapshot import Snapshot
 from policies.vocabulary import FACETS
 
@@ -68,15 +68,36 @@ def test_nothing_is_no_box(default: Snapshot) -> None:
 def test_text_names_values_and_exceptions(default: Snapshot) -> None:
     lines = as_text.profile_lines(default, "employee")
     assert lines[0] == "employee: 984 states, 1476 with consent"
-    assert "kind=*-code|incident" in lines[1]
+    assert lines[1] == (
+        "    visibility=public|partner|employee readiness=approved|published"
+        " publication_state=unpublished|published risk_class=low|standard"
+        " authority=enacted|runtime kind=*-code|incident  [672]"
+    )
     assert "authority=draft kind=*-design|code|incident" in lines[2]
-    assert lines[3].startswith("  + ")
+    assert lines[3].startswith("  + visibility=public|partner|employee ")
     assert "risk_class=high" in lines[3]
+    assert lines[3].endswith("  [336]  (with consent)")
+    assert not any(line.endswith("(with consent)") for line in lines[:3])
     assert as_text.rule_lines(default, "U-X-WITHDRAWN") == [
         "  visibility=* readiness=* publication_state=withdrawn risk_class=* authority=* kind=*"
         "  [3600]"
     ]
     assert as_text.rule_lines(default, "U-NO-1") == ()
+
+
+@pytest.mark.parametrize(
+    ("cell", "live", "text"),
+    [
+        ("abcd", "abcd", "*"),
+        ("abcd", "abcdx", "*-x"),
+        ("abc", "abcx", "a|b|c"),
+        ("abcdefg", "abcdefgxy", "*-x|y"),
+        ("abcdef", "abcdefxy", "a|b|c|d|e|f"),
+    ],
+)
+def test_exceptions_are_named_when_they_are_few(cell: str, live: str, text: str) -> None:
+    """Under a third as many words as the cell has: then the exceptions are the shorter list."""
+    assert cell_text(tuple(cell), tuple(live)) == text
 
 
 def test_the_document_holds_what_is_enforced(default: Snapshot) -> None:
