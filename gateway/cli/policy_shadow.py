@@ -14,7 +14,7 @@ import typer
 
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, flat, of_policy
-from gateway.cli.policy_report import Format, FormatOption, Overlay, Verdict, put
+from gateway.cli.policy_report import Format, FormatOption, Verdict, put
 from gateway.cli.station import Connection, station
 from gateway.shadow import runs
 from gateway.shadow.runs import AlreadyRunning, NotACandidate, Run
@@ -48,14 +48,13 @@ def start(
             "--sample", min=0, max=SAMPLES_MAX, help="Requests kept as examples, of each kind."
         ),
     ] = SAMPLES,
-    overlay: Overlay = None,
     config: ConfigOption = None,
 ) -> int:
     """Let every gateway of this database compare its decisions with those of a candidate."""
     if not reason.strip():
         raise Failure(Exit.USAGE, "usage", "the reason is empty", "say why, for those who read it")
     try:
-        found = contents_of(folder, overlay)
+        found = contents_of(folder)
         proven(parse_files(found, Faults()))
     except PolicyError as error:
         raise of_policy(error, folder) from error

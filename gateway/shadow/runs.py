@@ -1,7 +1,8 @@
 """Runs of candidates in the database: begun, ended, read by gateways, and what they counted.
 
-A run is begun and ended as ``gw_policy``; gateways read it as ``gw_watch``. The channel
-``gw_policy`` with payload ``candidate`` means *look again*, never *believe me*.
+A run is begun and ended as ``gw_policy``; gateways read it as ``gw_watch``
+(`gateway.reload.sightings`). The channel ``gw_policy`` with payload ``candidate`` means *look
+again*, never *believe me*.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from policies.shadow.tally import Sample, Tally
 CHANNEL: Final = "gw_policy"
 NOTICE: Final = "candidate"
 
-_COLUMNS: Final = "run, digest, files, overlaid, sample, started_at, started_by, reason, ended_at"
+_COLUMNS: Final = "run, digest, files, sample, started_at, started_by, reason, ended_at"
 _RUNNING: Final = f"select {_COLUMNS} from gate.policy_candidate where ended_at is null"
 _NEWEST: Final = f"select {_COLUMNS} from gate.policy_candidate order by run desc limit 1"
 _BEGIN: Final = """
-insert into gate.policy_candidate (digest, files, overlaid, sample, started_by, reason)
-values (%s, %s, %s, %s, %s, %s) returning run
+insert into gate.policy_candidate (digest, files, sample, started_by, reason)
+values (%s, %s, %s, %s, %s) returning run
 """
 _END: Final = """
 update gate.policy_candidate set ended_at = now(), ended_by = %s where ended_at is null
@@ -73,17 +74,8 @@ class Run:
         return self.files.digest
 
 
-async def load_candidate(connection: psycopg.AsyncConnection[Any]) -> Run | None:
-    """The candidate that gateways should compare with now; None when there is none.
-
-    Raises: NotACandidate; psycopg.Error. Cost: one round trip.
-    """
-    row = await (await connection.execute(_RUNNING)).fetchone()
-    return None if row is None else _run(row)
-
-
 def running(connection: psycopg.Connection[Any]) -> Run | None:
-    """As ``load_candidate``, for commands."""
+    """The candidate that gateways compare with now; None when there is none."""
     row = connection.execute(_RUNNING).fetchone()
     return None if row is None else _run(row)
 
@@ -104,7 +96,7 @@ def begin(
 ) -> int:
     """Begin a run and tell the gateways; its number. Raises: AlreadyRunning."""
     texts = {path: content.decode() for path, content in sorted(files.contents.items())}
-    values = [files.digest, json.dumps(texts), sorted(files.overlaid), sample, started_by, reason]
+    values = [files.digest, json.dumps(texts), sample, started_by, reason]
     try:
         with connection.transaction():
             row = connection.execute(_BEGIN, values).fetchone()
@@ -161,9 +153,9 @@ def _of_running(connection: psycopg.Connection[Any]) -> str:
 
 
 def _run(row: _Row) -> Run:
-    run, digest, texts, overlaid, sample, started_at, started_by, reason, ended_at = row
+    run, digest, texts, sample, started_at, started_by, reason, ended_at = row
     contents = {str(path): str(text).encode() for path, text in texts.items()}
-    files = PolicyFiles(contents, digest_of(contents), frozenset(overlaid))
+    files = PolicyFiles(contents, digest_of(contents), frozenset())
     if files.digest != digest:
         raise NotACandidate(f"the files of run {run} are not those of `{digest[:12]}`")
     return Run(run, files, sample, started_at, started_by, reason, ended_at)

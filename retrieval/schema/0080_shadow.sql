@@ -11,8 +11,6 @@ create table gate.policy_candidate (
     digest     text not null check (digest ~ '^[0-9a-f]{64}$'),
     -- path -> text of every file that the digest covers
     files      jsonb not null check (jsonb_typeof(files) = 'object'),
-    -- those of them that came from an overlay, where development issuers are accepted
-    overlaid   text[] not null,
     -- how many requests are kept as examples per point, direction and profile
     sample     smallint not null check (sample between 0 and 20),
     started_at timestamptz not null default now(),

@@ -81,19 +81,16 @@ def test_gateways_read_the_candidate_that_was_begun(database: Database, files: P
         run = begun(database, files)
         (heard,) = [*listener.notifies(timeout=5, stop_after=1)]
     assert heard.payload == "candidate"
-
-    async def loaded() -> runs.Run | None:
-        async with await psycopg.AsyncConnection.connect(dsn(database, WATCH)) as connection:
-            return await runs.load_candidate(connection)
-
-    found = asyncio.run(loaded())
+    with login(database, WATCH) as gateway:
+        found = runs.running(gateway)
     assert found is not None
     assert (found.run, found.files, found.reason) == (run, files, "because")
     with login(database, POLICY) as connection:
         assert runs.end(connection, ended_by="tests") == (run, files.digest)
         assert runs.end(connection, ended_by="tests") is None
         newest = runs.newest(connection)
-    assert asyncio.run(loaded()) is None
+    with login(database, WATCH) as gateway:
+        assert runs.running(gateway) is None
     assert newest is not None
     assert newest.ended_at is not None
 
@@ -213,8 +210,8 @@ def test_counts_of_a_candidate_that_nobody_began_are_dropped(
 
 
 FORBIDDEN = [
-    (WATCH, "insert into gate.policy_candidate (digest, files, overlaid, sample, started_by,"
-            " reason) values (repeat('0', 64), '{}', '{}', 0, 'x', 'x')"),
+    (WATCH, "insert into gate.policy_candidate (digest, files, sample, started_by,"
+            " reason) values (repeat('0', 64), '{}', 0, 'x', 'x')"),
     (WATCH, "update gate.policy_candidate set ended_at = now(), ended_by = 'x'"),
     (WATCH, "delete from gate.shadow_count"),
     (WATCH, "update gate.shadow_count set profile = 'x'"),
