@@ -118,6 +118,7 @@ def test_every_form_gives_the_scopes_verdict_on_every_state(snapshot: Snapshot) 
     """All 10,800 classes and -1, for every profile and consent; own compartment."""
     classes = [-1, *range(snapshot.vocabulary.class_count)]
     for name, scope in scopes(snapshot):
+        consents = scope.consented_units
         emitted, points = predicate(scope, "u"), qdrant_filter(scope)
         allowed = 0
         members = {key: frozenset(map(str, v)) for key, v in emitted.params.items()}  # type: ignore[call-overload]
@@ -126,6 +127,8 @@ def test_every_form_gives_the_scopes_verdict_on_every_state(snapshot: Snapshot) 
                 unit_id=MINE, class_id=class_id, tenant="acme", jurisdiction="vn"
             )
             allowed += verdict
+            by_class = scope.grant.permits_class(class_id, consent=bool(consents))
+            assert verdict is (by_class and bool(scope.tenants)), (name, class_id)
             in_sql = (
                 "acme" in members["scope_tenants"]
                 and "vn" in members["scope_jurisdictions"]

@@ -151,6 +151,13 @@ def test_consent_needs_the_right_approver_purpose_and_time(
     assert default.decide_consent(audience, purpose, approver, ttl).allowed is allowed
 
 
+def test_a_route_that_is_not_in_the_list_is_none(default: Snapshot) -> None:
+    assert [default.route(name) for name in ("", "nowhere", "Scope")] == [None] * 3
+    assert {route.id: default.route(route.id) for route in default.routes} == {
+        route.id: route for route in default.routes
+    }
+
+
 def test_trap_34_unknown_callers_leave_nothing_behind(default: Snapshot) -> None:
     """A cache keyed by raw names would grow with every stranger."""
     before = {kind: len(r.entries) for kind, r in default.table.relations.items()}

@@ -110,4 +110,10 @@ def test_the_document_holds_what_is_enforced(default: Snapshot) -> None:
         grant = default.grant([profile])
         assert entry["none"]["classes"] == list(grant.plain)
         assert entry["granted"]["classes"] == list(grant.consented)
+        for consent, ids in (("none", grant.plain), ("granted", grant.consented)):
+            folded = [
+                {facet: tuple(words) for facet, words in box.items()}
+                for box in entry[consent]["boxes"]
+            ]
+            assert folded == [dict(box.cells) for box in boxes(default.vocabulary, ids)]
         assert entry["audience"] == default.vocabulary.profiles[profile]
