@@ -11,7 +11,6 @@ environment, no header of its own, no second reading of a target.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -23,6 +22,7 @@ from yarl import URL
 
 from gateway.relay.address import Address
 from gateway.relay.connection import HEADER_BYTES, HEADER_COUNT
+from gateway.relay.dial import context_of
 from gateway.relay.exchange import HIGH_BYTES
 from gateway.relay.framing import Framing, framing_of
 from gateway.relay.upstream import (
@@ -100,12 +100,11 @@ class AiohttpPool:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            context: ssl.SSLContext | bool = True
-            if self.address.tls:
-                context = ssl.create_default_context(cafile=self.address.ca_file or None)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=self.limit, keepalive_timeout=self.idle_s, ssl=context
+                    limit=self.limit,
+                    keepalive_timeout=self.idle_s,
+                    ssl=context_of(self.address) or True,
                 ),
                 timeout=aiohttp.ClientTimeout(
                     total=self.times.total_s,

@@ -45,12 +45,39 @@ class Backend:
 
 
 @dataclass(slots=True)
+class Turns:
+    """Whose turn it is."""
+
+    balance: Balance = Balance.ROUND_ROBIN
+    _next: int = field(default=0, init=False)
+
+    def pick(self, backends: Sequence[Backend], other_than: Backend | None = None) -> int | None:
+        """The place of the next one that may be asked; None = nobody. Cost: a look at each."""
+        count = len(backends)
+        chosen = None
+        for step in range(count):
+            place = (self._next + step) % count
+            backend = backends[place]
+            if backend is other_than or not backend.admits():
+                continue
+            if chosen is None or backend.under_way < backends[chosen].under_way:
+                chosen = place
+            if self.balance is Balance.ROUND_ROBIN:
+                break
+        if chosen is not None:
+            self._next = (chosen + 1) % count
+        return chosen
+
+
 class Balanced:
     """An :class:`UpstreamTransport` for one audience over one transport per backend."""
 
-    members: Sequence[tuple[Backend, UpstreamTransport]]
-    balance: Balance = Balance.ROUND_ROBIN
-    _next: int = field(default=0, init=False)
+    def __init__(
+        self, members: Sequence[tuple[Backend, UpstreamTransport]], balance: Balance
+    ) -> None:
+        self._backends = tuple(backend for backend, _ in members)
+        self._transports = tuple(transport for _, transport in members)
+        self._turns = Turns(balance)
 
     async def request(self, request: UpstreamRequest) -> UpstreamResponse:
         first = self._pick(None)
@@ -69,27 +96,12 @@ class Balanced:
         return await _ask(*other, request)
 
     async def aclose(self) -> None:
-        for _, transport in self.members:
+        for transport in self._transports:
             await transport.aclose()
 
     def _pick(self, other_than: Backend | None) -> tuple[Backend, UpstreamTransport] | None:
-        """The next one that may be asked. Cost: one look at each."""
-        count = len(self.members)
-        chosen = None
-        for step in range(count):
-            place = (self._next + step) % count
-            member = self.members[place]
-            backend = member[0]
-            if backend is other_than or not backend.admits():
-                continue
-            if chosen is None or backend.under_way < self.members[chosen][0].under_way:
-                chosen = place
-            if self.balance is Balance.ROUND_ROBIN:
-                break
-        if chosen is None:
-            return None
-        self._next = (chosen + 1) % count
-        return self.members[chosen]
+        place = self._turns.pick(self._backends, other_than)
+        return None if place is None else (self._backends[place], self._transports[place])
 
 
 async def _ask(
@@ -101,18 +113,23 @@ async def _ask(
         response = await transport.request(request)
     except BaseException as error:
         backend.under_way -= 1
-        match error:
-            case UpstreamBusy():
-                backend.breaker.left()
-            case UpstreamUnavailable() | UpstreamTimeout():
-                backend.breaker.failed()
-            case UpstreamError():
-                backend.breaker.answered()
-            case _:
-                backend.breaker.left()
+        judge(backend.breaker, error)
         raise
     backend.breaker.answered()
     return _Counted(response, backend)
+
+
+def judge(breaker: Breaker, error: BaseException) -> None:
+    """What a failed request says about the process that it was sent to."""
+    match error:
+        case UpstreamBusy():
+            breaker.left()
+        case UpstreamUnavailable() | UpstreamTimeout():
+            breaker.failed()
+        case UpstreamError():
+            breaker.answered()
+        case _:
+            breaker.left()
 
 
 class _Counted:

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from gateway.relay.address import Address
-from gateway.relay.balance import Backend, Balance, Balanced
+from gateway.relay.balance import Backend, Balance, Balanced, Turns, judge
 from gateway.relay.breaker import Breaker
 from gateway.relay.health import HealthCheck, watch
 from gateway.relay.pool import Pool
-from gateway.relay.upstream import UpstreamTimes, UpstreamTransport
+from gateway.relay.upstream import (
+    UpstreamBusy,
+    UpstreamTimes,
+    UpstreamTransport,
+    UpstreamUnavailable,
+)
+
+if TYPE_CHECKING:
+    from gateway.relay.websocket import Opening, SocketLimits, UpstreamSocket
 
 
 class Client(StrEnum):
@@ -29,11 +38,16 @@ class Client(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Fleet:
-    """``transport()`` makes what one audience uses. Health is checked while one is open."""
+    """``transport()`` makes what one audience uses. Health is checked while one is open.
+
+    ``connections_max`` bounds exchanges at once per audience and backend, ``sockets_max`` open
+    WebSockets of all audiences.
+    """
 
     addresses: Sequence[Address]
     times: UpstreamTimes = field(default_factory=UpstreamTimes)
     connections_max: int = 64
+    sockets_max: int = 1_000
     balance: Balance = Balance.ROUND_ROBIN
     client: Client = Client.POOL
     failures_max: int = 5
@@ -42,9 +56,12 @@ class Fleet:
     clock: Callable[[], float] = time.monotonic
     backends: tuple[Backend, ...] = field(init=False)
     _users: int = field(default=0, init=False)
+    _sockets: int = field(default=0, init=False)
+    _turns: Turns = field(init=False)
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        self._turns = Turns(self.balance)
         self.backends = tuple(
             Backend(
                 address,
@@ -61,7 +78,44 @@ class Fleet:
                 watch(self.backends, self.check, self._one)
             )
         members = [(backend, self._one(backend)) for backend in self.backends]
-        return _Leased(members, self.balance, fleet=self)
+        return _Leased(members, self.balance, self.left)
+
+    async def socket(self, opening: Opening, limits: SocketLimits) -> UpstreamSocket:
+        """An open WebSocket to the next backend that takes one; a second one is tried when
+        nothing was sent to the first.
+
+        Raises: SocketDeclined; UpstreamError.
+        """
+        first = self._turns.pick(self.backends)
+        if first is None:
+            raise UpstreamUnavailable("no backend is well")
+        try:
+            return await self._open(self.backends[first], opening, limits)
+        except UpstreamUnavailable as error:
+            other = self._turns.pick(self.backends, self.backends[first])
+            if not error.unsent or other is None:
+                raise
+        return await self._open(self.backends[other], opening, limits)
+
+    async def _open(
+        self, backend: Backend, opening: Opening, limits: SocketLimits
+    ) -> UpstreamSocket:
+        if self._sockets >= self.sockets_max:
+            raise UpstreamBusy("every socket is in use")
+        from gateway.relay.websocket import open_socket  # the library loads only where it is used
+
+        lease = _Lease(self, backend)
+        backend.breaker.begin()
+        try:
+            socket = await open_socket(
+                backend.address, opening, times=self.times, limits=limits, on_gone=lease.end
+            )
+        except BaseException as error:
+            lease.end()
+            judge(backend.breaker, error)
+            raise
+        backend.breaker.answered()
+        return socket
 
     async def left(self) -> None:
         """One transport less; the last one ends the checks."""
@@ -79,13 +133,34 @@ class Fleet:
         return AiohttpPool(address=backend.address, times=self.times, limit=self.connections_max)
 
 
-@dataclass(slots=True)
+class _Lease:
+    """One socket that counts as under way until its connection has ended."""
+
+    def __init__(self, fleet: Fleet, backend: Backend) -> None:
+        self._fleet: Fleet | None = fleet
+        self._backend = backend
+        fleet._sockets += 1
+        backend.under_way += 1
+
+    def end(self) -> None:
+        if self._fleet is not None:
+            self._fleet._sockets -= 1
+            self._backend.under_way -= 1
+            self._fleet = None
+
+
 class _Leased(Balanced):
     """A transport that tells its fleet when it is closed."""
 
-    fleet: Fleet = field(kw_only=True)
+    def __init__(
+        self,
+        members: Sequence[tuple[Backend, UpstreamTransport]],
+        balance: Balance,
+        left: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(members, balance)
+        self._left = left
 
     async def aclose(self) -> None:
-        # dataclass slots replace the class, so there is no zero-argument super() here
-        await Balanced.aclose(self)
-        await self.fleet.left()
+        await super().aclose()
+        await self._left()

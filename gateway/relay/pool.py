@@ -18,6 +18,7 @@ from typing import Any
 
 from gateway.relay.address import Address as Address
 from gateway.relay.connection import Connection
+from gateway.relay.dial import context_of, dial
 from gateway.relay.exchange import Exchange
 from gateway.relay.upstream import (
     UpstreamBusy,
@@ -50,8 +51,7 @@ class Pool:
 
     def __post_init__(self) -> None:
         self._turns = asyncio.Semaphore(self.limit)
-        if self.address.tls:  # read once: it costs milliseconds and a look at the disk
-            self._tls = ssl.create_default_context(cafile=self.address.ca_file or None)
+        self._tls = context_of(self.address)  # read once
 
     async def request(self, request: UpstreamRequest) -> UpstreamResponse:
         await self._turn()
@@ -99,21 +99,12 @@ class Pool:
         return None
 
     async def _connect(self) -> Connection:
-        address = self.address
-        try:
-            async with asyncio.timeout(self.times.connect_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(
-                        times=self.times, on_free=self._idle.append, on_gone=self._forget
-                    ),
-                    address.host,
-                    address.port,
-                    ssl=self._tls,
-                )
-        except TimeoutError:
-            raise UpstreamUnavailable("no connection in time", unsent=True) from None
-        except OSError as error:
-            raise UpstreamUnavailable(f"no connection: {error.strerror}", unsent=True) from error
+        connection = await dial(
+            self.address,
+            lambda: Connection(times=self.times, on_free=self._idle.append, on_gone=self._forget),
+            context=self._tls,
+            connect_s=self.times.connect_s,
+        )
         self._open.add(connection)
         if not connection.fresh():
             connection.abort()

@@ -1,0 +1,166 @@
+"""A WebSocket relay between a real server for callers and an upstream of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.frames import Frame, Opcode
+
+from gateway.relay.address import Address
+from gateway.relay.duplex import Relayed, relay_messages
+from gateway.relay.upstream import UpstreamError, UpstreamTimes
+from gateway.relay.websocket import Closed, Opening, SocketLimits, open_socket
+from tests.gateway.relay.hostile import Peer, Script, Upstream
+
+LIMITS = SocketLimits(message_bytes=100_000, ping_s=20, close_s=5)
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+@dataclass
+class Relay:
+    """What a test sees of one relay: where callers go, what became of their sockets."""
+
+    port: int
+    upstream: Upstream
+    end: asyncio.Future[Closed]
+    relayed: list[Relayed] = field(default_factory=list)
+    refused: list[UpstreamError] = field(default_factory=list)
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @contextlib.asynccontextmanager
+    async def caller(self, **options: Any) -> AsyncIterator[ClientConnection]:
+        options = {"compression": None, "ping_interval": None, "proxy": None, **options}
+        async with connect(f"ws://127.0.0.1:{self.port}/a?b=1", **options) as one:
+            yield one
+
+    async def outcome(self) -> Relayed:
+        await self.finished.wait()
+        return self.relayed[-1]
+
+
+@contextlib.asynccontextmanager
+async def relay(
+    script: Script, *, limits: SocketLimits = LIMITS, times: UpstreamTimes | None = None
+) -> AsyncIterator[Relay]:
+    """A relay to an upstream that does what ``script`` says."""
+    loop = asyncio.get_running_loop()
+    async with Upstream(script) as upstream:
+        found = Relay(0, upstream, loop.create_future())
+        app = _app(found, upstream.address, limits, times or UpstreamTimes())
+        config = uvicorn.Config(app, ws_ping_interval=None, ws_max_size=200_000, log_config=None)
+        config.load()
+        state = ServerState()
+        server = await loop.create_server(
+            lambda: WebSocketsSansIOProtocol(config, state, {}), "127.0.0.1", 0
+        )
+        found.port = server.sockets[0].getsockname()[1]
+        try:
+            yield found
+        finally:
+            server.close()
+            for connection in list(state.connections):
+                connection.transport.abort()
+            await asyncio.gather(*state.tasks, return_exceptions=True)
+
+
+def _app(found: Relay, address: Address, limits: SocketLimits, times: UpstreamTimes) -> Any:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        opening = Opening(
+            target=scope["raw_path"] + b"?" + scope["query_string"],
+            headers=((b"host", b"upstream.test"), (b"x-gateway-subject", b"s")),
+            subprotocols=tuple(scope["subprotocols"]),
+        )
+        try:
+            socket = await open_socket(address, opening, times=times, limits=limits)
+        except UpstreamError as error:
+            found.refused.append(error)
+            await send({"type": "websocket.close", "code": 1011})
+            return
+        await send({"type": "websocket.accept", "subprotocol": socket.subprotocol})
+        found.relayed.append(await relay_messages(receive, send, socket, end=found.end))
+        found.finished.set()
+
+    return app
+
+
+class Frames:
+    """The upstream's side of a socket, frame by frame."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    async def say(self, opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> None:
+        await self._peer.say(Frame(opcode, data, fin).serialize(mask=False))
+
+    async def close(self, code: int | None = None, reason: bytes = b"") -> None:
+        await self.say(Opcode.CLOSE, b"" if code is None else code.to_bytes(2, "big") + reason)
+
+    async def hear(self) -> tuple[Opcode, bytes]:
+        """The next frame of the client, unmasked."""
+        head = await self._exactly(2)
+        size = head[1] & 0x7F
+        if size == 126:
+            size = int.from_bytes(await self._exactly(2), "big")
+        elif size == 127:
+            size = int.from_bytes(await self._exactly(8), "big")
+        assert head[1] & 0x80, "a client masks"
+        mask = await self._exactly(4)
+        data = bytes(byte ^ mask[i % 4] for i, byte in enumerate(await self._exactly(size)))
+        return Opcode(head[0] & 0x0F), data
+
+    async def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = await self._peer.read(size - len(data))
+            if not piece:
+                raise ConnectionResetError("the client is gone")
+            data += piece
+        return data
+
+
+def accepted(request: bytes, *extra: bytes) -> bytes:
+    """The answer of an upstream that takes a handshake."""
+    for line in request.split(b"\r\n"):
+        if line.lower().startswith(b"sec-websocket-key:"):
+            key = line.partition(b":")[2].strip()
+    proof = base64.b64encode(hashlib.sha1(key + GUID, usedforsecurity=False).digest())
+    lines = [
+        b"HTTP/1.1 101 Switching Protocols",
+        b"Upgrade: websocket",
+        b"Connection: Upgrade",
+        b"Sec-WebSocket-Accept: " + proof,
+        *extra,
+    ]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def speaks(talk: Callable[[Frames], Awaitable[None]], *extra: bytes) -> Script:
+    """An upstream that takes the handshake and then talks in frames."""
+
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        if request:
+            await peer.say(accepted(request, *extra))
+            await talk(Frames(peer))
+
+    return script
+
+
+async def echoes(frames: Frames) -> None:
+    """Sends every message back, and a close as well."""
+    while True:
+        opcode, data = await frames.hear()
+        await frames.say(opcode, data)
+        if opcode is Opcode.CLOSE:
+            return
