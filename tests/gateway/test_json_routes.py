@@ -95,6 +95,19 @@ def test_denied_hit_is_dropped_and_journaled(filtering: Stage) -> None:
     assert reply.header("cache-control") == "private, no-store"
 
 
+def test_units_of_an_upstream_are_counted_for_the_decision_log(filtering: Stage) -> None:
+    """By class, kept and dropped; a body with nothing left returned nothing."""
+    get(filtering, {"hits": [hit("a"), hit("b"), hit("c", visibility="Internal")]})
+    assert filtering.records.some.wait(5)
+    counts = filtering.records.all[-1].facts.tally.counts()
+    assert (counts.returned, counts.denied) == (2, 1)
+    assert sorted((one.allowed, one.denied) for one in counts.classes.values()) == [(0, 1), (2, 0)]
+    get(filtering, {"hits": [hit("c", visibility="Internal")]})
+    assert filtering.records.some.wait(5)
+    counts = filtering.records.all[-1].facts.tally.counts()
+    assert (counts.returned, counts.denied) == (0, 1)
+
+
 def test_a_delegation_opens_no_foreign_upstream(filtering: Stage) -> None:
     """The next upstream would get an assertion, and a delegation of its own, for a caller whom
     only the first one knows: the narrowing by the first would be lost on the way."""
