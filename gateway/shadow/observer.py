@@ -17,7 +17,6 @@ from collections import Counter
 from typing import Final, Protocol
 
 from gateway.decisions.facts import Facts
-from policies.shadow.attribution import joined
 from policies.shadow.disagreement import Disagreement, Point, Way
 from policies.shadow.pair import Pair
 from policies.shadow.sides import Asked, claims_key
@@ -115,22 +114,20 @@ class Shadow:
         classes = facts.tally.counts().classes
         if not classes:
             return []
-        profiles = subject.grant.profiles
-        name, both = joined(profiles), pair.units(profiles)
+        both = pair.units(subject.grant.profiles)
         found: list[Disagreement] = []
         looked = 0
-        for (class_id, consent), counted in classes.items():
+        for state, counted in classes.items():
             looked += counted.allowed + counted.denied
-            way = both.way(class_id, consent=consent)
-            if way is None:
+            one = both.about(state)
+            if one is None:
                 continue
             by_class = counted.denied - counted.not_by_class
-            times = counted.allowed if way is Way.CLOSES else by_class
+            times = counted.allowed if one.way is Way.CLOSES else by_class
             if times > 0:
-                one = unit_disagreement(way, name, class_id, consent=consent)
                 self._count(tally, one, times)
                 found.append(one)
-        tally.look(Point.UNIT, name, looked)
+        tally.look(Point.UNIT, both.name, looked)
         self.compared[(Point.UNIT,)] += looked
         return found
 
@@ -147,12 +144,6 @@ class Shadow:
                 self.faults[()] += 1
             tally = self._tallies[key] = Tally()
         return tally
-
-
-def unit_disagreement(way: Way, profiles: str, class_id: int, *, consent: bool) -> Disagreement:
-    """A disagreement about units of one class, to be counted; its rules follow from it."""
-    said = ("", "read") if way is Way.OPENS else ("read", "")
-    return Disagreement(Point.UNIT, way, profiles, "", *said, class_id=class_id, consent=consent)
 
 
 def asked_of(facts: Facts, route: str, method: str) -> Asked:

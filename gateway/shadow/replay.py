@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.decisions.record import DecisionRecord
-from gateway.shadow.observer import task_in_force, unit_disagreement
-from policies.shadow.attribution import joined
+from gateway.shadow.observer import task_in_force
 from policies.shadow.disagreement import Disagreement, Point, Way
 from policies.shadow.pair import Pair, compared
 from policies.shadow.sides import AGENT, NOTHING, Asked, PolicySide, Said, claims_key
 from policies.shadow.tally import Tally
+from policies.shadow.units import about, joined, readable
 from policies.snapshot import Snapshot
 from policies.vocabulary import CONSENTS
 
@@ -120,38 +120,40 @@ def _request(
 def _units(
     record: DecisionRecord, candidate: Snapshot, pair: Pair | None, tally: Tally
 ) -> list[Disagreement]:
-    name, found = joined(record.profiles), []
+    both = pair.units(record.profiles) if pair is not None else None
+    name = joined(record.profiles)
+    found: list[Disagreement] = []
     for counted in record.classes:
         class_id, consent = counted.class_id, bool(counted.consent)
-        allowed = counted.allowed or 0
-        by_class = (counted.denied or 0) - (counted.not_by_class or 0)
-        if class_id is None:
+        if class_id is None:  # never: such a record has an obstacle
             continue
-        tally.look(Point.UNIT, name, allowed + (counted.denied or 0))
-        if pair is not None:
-            way = pair.units(record.profiles).way(class_id, consent=consent)
+        allowed, denied = counted.allowed or 0, counted.denied or 0
+        tally.look(Point.UNIT, name, allowed + denied)
+        state = class_id, consent
+        if both is not None:
+            one = both.about(state)
         else:
-            way = _way(candidate, record.profiles, class_id, consent=consent, allowed=allowed > 0)
-        times = 0 if way is None else allowed if way is Way.CLOSES else by_class
-        if way is not None and times > 0:
-            one = unit_disagreement(way, name, class_id, consent=consent)
+            one = _about(candidate, record.profiles, state, allowed=allowed > 0)
+        if one is None:
+            continue
+        times = allowed if one.way is Way.CLOSES else denied - (counted.not_by_class or 0)
+        if times > 0:
             tally.add(one, times)
             found.append(one)
     return found
 
 
-def _way(
-    candidate: Snapshot, profiles: tuple[str, ...], class_id: int, *, consent: bool, allowed: bool
-) -> Way | None:
+def _about(
+    candidate: Snapshot, profiles: tuple[str, ...], state: tuple[int, bool], *, allowed: bool
+) -> Disagreement | None:
     """The candidate against what was recorded. The id is read as the candidate's own: without
     the base nobody knows more of it."""
-    bits = -1 if class_id >= 0 else 0
-    for profile in profiles:
-        bits &= candidate.table.units.readable.get((profile, CONSENTS[consent]), 0)
-    now = bool(bits >> class_id & 1) if class_id >= 0 else False
+    class_id, consent = state
+    bits = readable(candidate, profiles, CONSENTS[consent])
+    now = class_id >= 0 and bool(bits >> class_id & 1)
     if now is allowed:
         return None
-    return Way.OPENS if now else Way.CLOSES
+    return about(Way.OPENS if now else Way.CLOSES, joined(profiles), state)
 
 
 @dataclass(frozen=True, slots=True)

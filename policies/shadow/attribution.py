@@ -7,20 +7,12 @@ counted by profile, class and consent; everything else about them follows from t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from policies.shadow.disagreement import Disagreement, Way
+from policies.shadow.units import JOINT
 from policies.snapshot import Snapshot
 from policies.table import Verdict
 from policies.vocabulary import CONSENTS
-
-JOINT: Final = "&"
-"""Between profiles that apply together."""
-
-
-def joined(profiles: tuple[str, ...]) -> str:
-    """One name for an intersection of profiles: ``employee`` or ``employee&customer``."""
-    return JOINT.join(profiles)
 
 
 def attributed(live: Snapshot, candidate: Snapshot, found: Disagreement) -> Disagreement:

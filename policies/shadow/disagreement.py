@@ -10,8 +10,9 @@ This module does not know where disagreements are counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Final
 
 from policies.decision import UNCLASSED
 
@@ -57,6 +58,17 @@ class Disagreement:
     candidate_rules: tuple[str, ...] = ()
     class_id: int = UNCLASSED
     consent: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # once: what is counted is looked up for every unit of every request
+        object.__setattr__(self, "_hash", hash(tuple(getattr(self, name) for name in _KEY)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+_KEY: Final = tuple(one.name for one in fields(Disagreement) if one.compare)
 
 
 def way_of(live: str, candidate: str) -> Way | None:

@@ -11,8 +11,8 @@ from policies.kinds import Kind
 from policies.review import unit_diff
 from policies.review.reading import Reading
 from policies.rows import Row
-from policies.shadow.attribution import attributed, joined
-from policies.shadow.disagreement import Disagreement, Point, Way
+from policies.shadow.attribution import attributed
+from policies.shadow.disagreement import Way
 from policies.shadow.units import UnitPair, unit_pair
 from policies.vocabulary import CONSENTS, FACETS, Vocabulary
 from tests.policies.review.made import reading
@@ -111,9 +111,9 @@ def test_a_disagreement_is_blamed_on_the_rules_of_both_sides(
     old, new = both(before, data.draw(edited(before)), small())
     pair = unit_pair(old.snapshot, new.snapshot, profiles)
     for (class_id, consent), way in ways(pair, small()).items():
-        bare = Disagreement(
-            Point.UNIT, way, joined(profiles), "", "", "", class_id=class_id, consent=consent
-        )
+        bare = pair.about((class_id, consent))
+        assert bare is not None
+        assert bare.way is way
         told = attributed(old.snapshot, new.snapshot, bare)
         allowing = told.candidate_rules if way is Way.OPENS else told.live_rules
         assert allowing
