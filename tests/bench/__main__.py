@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from tests.bench import decide, machine, retrieve
+from tests.bench import decide, machine, retrieve, shadow
 
 SUITES: Final[Mapping[str, Callable[[Console, int], dict[str, Any]]]] = {
     "decide": decide.run,
     "retrieve": retrieve.run,
+    "shadow": shadow.run,
 }
 
 
