@@ -42,6 +42,17 @@ def parts_of(snapshot: Snapshot) -> Iterator[bytes]:
     yield pickle.dumps(("end", (snapshot.digest, sent)), protocol=5)
 
 
+def packed(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot as it would arrive from elsewhere: its rows stored, quick to let go of.
+
+    Cost: 20 ms for the default policy, 0.3 s for 10,000 rules; for the start of a process.
+    """
+    assembly = Assembly()
+    for part in parts_of(snapshot):
+        assembly.add(part)
+    return assembly.whole()
+
+
 def _parts(snapshot: Snapshot) -> Iterator[Part]:
     vocabulary, units = snapshot.vocabulary, snapshot.table.units
     named = [one.name for one in fields(Vocabulary) if one.init]

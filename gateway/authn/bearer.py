@@ -4,8 +4,9 @@ Laws
     * Any credential that is not perfect is a refusal. *Absent* is the only way to be
       anonymous; *invalid* never falls back to it.
     * The raw token and its claims stop here; what goes on are our aliases.
-    * A verified token is remembered by the hash of its bytes for a minute at most, under one
-      policy digest and one generation of keys. Failures are not remembered.
+    * A verified token is remembered for a minute at most, by the hash of its bytes and of the
+      policy digest it was believed under, within one generation of keys: another digest knows
+      nothing of it. Failures are not remembered.
 
 Source: RFC 6750; attack log rows J1-J23.
 """
@@ -29,6 +30,7 @@ from policies.subject import Principal
 
 REMEMBERED_S: Final = 60.0
 REMEMBERED_MAX: Final = 10_000
+_FREED_AT_ONCE: Final = 32
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([A-Za-z0-9\-._~+/]+=*)")
 
 
@@ -67,7 +69,8 @@ class Authenticator:
         self._sources: dict[tuple[str, str, str], KeySource] = {}
         self._remembered: collections.OrderedDict[bytes, tuple[float, Principal]]
         self._remembered = collections.OrderedDict()
-        self._under: tuple[PolicyDigest | None, int] = (None, 0)
+        self._generation = 0
+        self._forgotten: list[collections.OrderedDict[bytes, tuple[float, Principal]]] = []
 
     @property
     def healthy(self) -> bool:
@@ -83,8 +86,8 @@ class Authenticator:
         keys cannot be had. Cost: 1 us remembered, else one signature check.
         """
         now = self._wall_clock()
-        self._forget_on_change(digest)
-        name = hashlib.sha256(token).digest()
+        self._forget_on_change()
+        name = hashlib.sha256(digest.encode() + b" " + token).digest()
         if (kept := self._remembered.get(name)) is not None:
             if kept[0] > now:
                 self._remembered.move_to_end(name)
@@ -94,7 +97,7 @@ class Authenticator:
             principal = await self._verified(token, issuers, now)
         except BadToken as error:
             raise unauthenticated(str(error)) from error
-        self._forget_on_change(digest)  # fetching keys may have changed their generation
+        self._forget_on_change()  # fetching keys may have changed their generation
         self._remembered[name] = (min(principal.expires_at, now + REMEMBERED_S), principal)
         if len(self._remembered) > REMEMBERED_MAX:
             self._remembered.popitem(last=False)
@@ -125,8 +128,18 @@ class Authenticator:
             )
         return self._sources[name]
 
-    def _forget_on_change(self, digest: PolicyDigest) -> None:
-        under = (digest, sum(source.generation for source in self._sources.values()))
-        if under != self._under:
-            self._remembered.clear()
-            self._under = under
+    def _forget_on_change(self) -> None:
+        """Other keys: nothing remembered counts. It is freed bit by bit, a full memory of ten
+        thousand callers would take some ten milliseconds at once."""
+        generation = sum(source.generation for source in self._sources.values())
+        if generation != self._generation:
+            self._forgotten.append(self._remembered)
+            self._remembered = collections.OrderedDict()
+            self._generation = generation
+        while self._forgotten:
+            going = self._forgotten[-1]
+            for _ in range(min(_FREED_AT_ONCE, len(going))):
+                going.popitem()
+            if going:
+                break
+            self._forgotten.pop()

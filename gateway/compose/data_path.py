@@ -17,6 +17,7 @@ from joserfc.jwk import ECKey
 from gateway.app import DataPlane
 from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import BadKeyFile, OwnKeys
+from gateway.compose import reloading
 from gateway.compose.database import station_dsn, store_settings
 from gateway.compose.failure import CannotStart, first_line, no_database
 from gateway.compose.filling import open_embedder
@@ -34,12 +35,14 @@ from gateway.relay.hop import Hop, Target
 from gateway.relay.pool import Address, Pool
 from gateway.relay.retrieval import InProcessRetrieval
 from gateway.relay.upstream import UpstreamTimes
+from gateway.reload.watcher import Watcher
 from gateway.settings import LimitSettings, Settings, UpstreamSettings
 from gateway.shadow.keeping import ShadowKeeper
 from gateway.shadow.observer import Shadow
 from gateway.shadow.sink import ShadowedSink, publish
 from gateway.telemetry.providers import Telemetry
 from gateway.telemetry.recorder import NotingJournal
+from policies.portable import packed
 from policies.snapshot import Snapshot
 from retrieval.app import RetrievalApp, open_retrieval
 from retrieval.errors import RetrievalError
@@ -51,7 +54,8 @@ from retrieval.stores.roles import GUARD, JOURNAL, SEAL, WATCH
 class Parts:
     """Everything that was opened, as the listeners and the health checks need it."""
 
-    snapshot: Snapshot
+    snapshots: SnapshotHolder
+    watcher: Watcher
     stores: Stores
     telemetry: Telemetry
     journal: PostgresJournal
@@ -69,7 +73,9 @@ async def opened(
     telemetry: Telemetry,
 ) -> Parts:
     limits = settings.limits
-    holder = SnapshotHolder(snapshot)
+    holder = SnapshotHolder(packed(snapshot))
+    watcher = await reloading.opened(stack, settings, stores, holder)
+    reloading.publish(watcher, telemetry.counters)
     keys = await asyncio.to_thread(_own_keys, settings)
     journal = PostgresJournal(station_dsn(stores, JOURNAL), deadline_ms=limits.journal_ms)
     try:
@@ -108,7 +114,8 @@ async def opened(
         gateway_id=settings.gateway_id,
     )
     return Parts(
-        snapshot=snapshot,
+        snapshots=holder,
+        watcher=watcher,
         stores=stores,
         telemetry=telemetry,
         journal=journal,

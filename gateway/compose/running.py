@@ -25,6 +25,7 @@ from gateway.compose.release import enforced_policy, folder_policy
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
 from gateway.compose.telemetry import opened_telemetry
+from gateway.holder import SnapshotHolder
 from gateway.settings import Listen, Settings
 from gateway.surfaces.admin.plane import AdminPlane
 from gateway.surfaces.checks import gateway_checks
@@ -42,11 +43,16 @@ class Running:
 
     url: str
     admin_url: str
-    snapshot: Snapshot
+    snapshots: SnapshotHolder
     stores: Stores
     retrieval: Retrieval
     telemetry: Telemetry
     _serving: asyncio.Task[None]
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The policy in force."""
+        return self.snapshots.current
 
     async def wait(self) -> None:
         """Return when the listeners have ended: after SIGTERM or SIGINT."""
@@ -118,13 +124,14 @@ async def _serving(
 ) -> AsyncIterator[Running]:
     health = Health(
         gateway_checks(
-            digest=parts.snapshot.digest,
+            snapshots=parts.snapshots,
+            watcher=parts.watcher,
             registry=parts.registry,
             retrieval=parts.retrieval,
             journal=parts.journal,
             sealer=parts.sealer,
             index_lag_ms=settings.limits.index_lag_ms,
-            enforcement=lambda: enforcement(parts.stores, parts.snapshot),
+            enforcement=lambda: enforcement(parts.stores, parts.snapshots.current),
         )
     )
     stop, up = asyncio.Event(), asyncio.Event()
@@ -160,7 +167,7 @@ async def _serving(
         yield Running(
             url=_url(data_socket),
             admin_url=_url(admin_socket),
-            snapshot=parts.snapshot,
+            snapshots=parts.snapshots,
             stores=parts.stores,
             retrieval=parts.retrieval,
             telemetry=parts.telemetry,

@@ -20,17 +20,8 @@ import subprocess
 import sys
 from typing import Final
 
-from gateway.reload.job import (
-    HEAD_BYTES,
-    BuildRefused,
-    Built,
-    Frame,
-    Job,
-    framed,
-    head_of,
-    opened,
-    sealed,
-)
+from gateway.reload.frames import HEAD_BYTES, Frame, framed, head_of, opened, sealed
+from gateway.reload.job import BuildRefused, Built, Job
 from policies.portable import Assembly
 from policies.snapshot import Snapshot
 
@@ -50,9 +41,13 @@ class Builder:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.ReadTransport | None = None
+        self._ready = False
 
     async def start(self) -> None:
-        """Have the process ready. Raises BuildRefused when it does not come up."""
+        """Start the process; it is waited for by the first build only.
+
+        Raises BuildRefused when it cannot be started.
+        """
         async with self._turn:
             await self._ensure()
 
@@ -65,6 +60,9 @@ class Builder:
             reader, writer = await self._ensure()
             try:
                 async with asyncio.timeout(self._build_s):
+                    if not self._ready:
+                        await _frame(reader)  # it says that it is there
+                        self._ready = True
                     await _sent(writer, framed(Frame.JOB, await asyncio.to_thread(sealed, job)))
                     return await self._received(reader)
             except TimeoutError:
@@ -112,7 +110,6 @@ class Builder:
             async with asyncio.timeout(START_S):
                 self._process = await asyncio.to_thread(_started)
                 reader, writer = await self._piped(self._process)
-                await _frame(reader)  # it says that it is ready
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             await self._end()
             raise BuildRefused("builder_unavailable", type(error).__name__) from error
@@ -133,6 +130,7 @@ class Builder:
         return reader, writer
 
     async def _end(self) -> None:
+        self._ready = False
         process, self._process = self._process, None
         reading, self._reading = self._reading, None
         writer, self._writer, self._reader = self._writer, None, None

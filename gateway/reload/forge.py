@@ -3,6 +3,7 @@
 It is started once, before anything is served, because starting a process from a large one holds
 everybody up. It forks one child per job (it has one thread and nothing open but its pipes), so
 that a build that crashes or eats all memory takes nothing with it, and memory is given back.
+What a build needs is imported with the first job.
 
 Laws
     * One job at a time. Its frames end with DONE or REFUSED, whatever becomes of the child.
@@ -15,71 +16,17 @@ from __future__ import annotations
 import os
 import select
 import signal
-import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, Final, NoReturn
 
-from gateway.reload.job import Built, Frame, Job, framed, opened, read_frame, sealed
-from policies import congruence, oracle, soundness
-from policies.errors import PolicyError
-from policies.portable import parts_of
-from policies.release import Artefact, ReleaseRefused, accept
-from policies.snapshot import Snapshot, compiled
+from gateway.reload.frames import Frame, framed, read_frame, sealed
 
 NICENESS: Final = 10
 """Whoever serves goes first."""
-_CODES: Final = {
-    "InvalidPolicy": "policy_invalid",
-    "IncongruentPolicy": "policy_incongruent",
-    "WrongCasbin": "wrong_casbin",
-}
 
 
-def build(job: Job) -> tuple[Snapshot, Built]:
-    """A release as a proven snapshot. Raises PolicyError. Cost: see ``Built``."""
-    began = time.perf_counter()
-    bases = {base.generation: base for base in job.bases}
-
-    def fetch(generation: int) -> Artefact | None:
-        base = bases.get(generation)
-        return None if base is None else base.artefact()
-
-    parsed = accept(
-        job.release.artefact(),
-        job.trust.anchor(),
-        newer_than=job.newer_than,
-        fetch=fetch,
-        accepted=job.accepted,
-    )
-    accepted = time.perf_counter()
-    oracle.check_distribution()
-    snapshot, sets = compiled(parsed)
-    soundness.check(parsed, snapshot.table)
-    made = time.perf_counter()
-    asked = congruence.check(parsed.vocabulary, snapshot.table, sets, parsed.domains)
-    proven = time.perf_counter()
-    return snapshot, Built(accepted - began, made - accepted, proven - made, asked)
-
-
-def answer(content: bytes, out: BinaryIO) -> None:
-    """Build one job and write all of its frames."""
-    try:
-        snapshot, built = build(opened(content))
-    except PolicyError as error:
-        code = error.code if isinstance(error, ReleaseRefused) else _code(error)
-        out.write(framed(Frame.REFUSED, sealed((code, str(error)[:2_000]))))
-    except Exception as error:  # noqa: BLE001 - mapped to a refusal: the last good policy stays
-        out.write(framed(Frame.REFUSED, sealed(("build_failed", type(error).__name__))))
-    else:
-        out.writelines(framed(Frame.PART, part) for part in parts_of(snapshot))
-        out.write(framed(Frame.DONE, sealed(built)))
-
-
-def _code(error: PolicyError) -> str:
-    return _CODES.get(type(error).__name__, "policy_refused")
-
-
-def _in_child(content: bytes, writing: int) -> NoReturn:
+def _in_child(answer: Callable[[bytes, BinaryIO], None], content: bytes, writing: int) -> NoReturn:
     """Answer the job and end here: nothing of the parent goes on in this process."""
     status = 1
     try:
@@ -106,11 +53,13 @@ class Forge:
 
     def _one(self, content: bytes) -> bool:
         """One job in a child of its own; False when the input ended meanwhile."""
+        from gateway.reload.making import answer  # late: half a second of imports
+
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _in_child(content, writing)
+            _in_child(answer, content, writing)
         os.close(writing)
         try:
             return self._forwarded(reading)

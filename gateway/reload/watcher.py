@@ -87,9 +87,9 @@ class Wanted:
 class Reloads:
     """Counts for the metrics: (errand, code) of builds, ``ok`` for one that succeeded; swaps."""
 
-    builds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    swaps: Counter[tuple[()]] = field(default_factory=Counter)
-    lost: Counter[tuple[()]] = field(default_factory=Counter)
+    builds: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    swaps: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    lost: Counter[tuple[str, ...]] = field(default_factory=Counter)
     last: Built | None = None
 
 

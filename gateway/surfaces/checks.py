@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from gateway.egress.registry import Registry, RegistryUnavailable
 from gateway.journal.sealer import Sealer, SealerState
 from gateway.surfaces.health import OK, Check
+from policies.snapshot import Snapshot
 
 
 class ReportsHealth(Protocol):
@@ -22,9 +23,27 @@ class Writable(Protocol):
     async def writable(self) -> bool: ...
 
 
+class Snapshots(Protocol):
+    """The policy in force here, as far as readiness is concerned."""
+
+    @property
+    def current(self) -> Snapshot: ...
+
+    @property
+    def prepared(self) -> frozenset[str]: ...
+
+
+class Replicas(Protocol):
+    """The watch over the other replicas, as far as readiness is concerned."""
+
+    @property
+    def mixed(self) -> bool: ...
+
+
 def gateway_checks(
     *,
-    digest: str,
+    snapshots: Snapshots,
+    watcher: Replicas,
     registry: Registry,
     retrieval: ReportsHealth,
     journal: Writable,
@@ -36,7 +55,8 @@ def gateway_checks(
     security is proven for at start) and ``journal`` are required.
 
     Without the index threads are served in full, behind it the answers are checked against
-    the record of truth, and without a sealer events are still durable: those degrade only.
+    the record of truth, without a sealer events are still durable, and replicas that serve
+    different policies are in the middle of a change or in want of help: those degrade only.
     """
 
     async def policy() -> str:
@@ -44,7 +64,11 @@ def gateway_checks(
             found = await registry.look_up([], subject_id="", purpose="")
         except RegistryUnavailable:
             return "registry_unavailable"
-        return OK if found.digest == digest else "policy_mismatch"
+        ready = {snapshots.current.digest, *snapshots.prepared}  # the next request swaps
+        return OK if found.digest in ready else "policy_mismatch"
+
+    async def replicas() -> str:
+        return "mixed_digests" if watcher.mixed else OK
 
     async def database() -> str:
         report = await retrieval.health()
@@ -74,4 +98,5 @@ def gateway_checks(
         Check("index", index, required=False),
         Check("outbox", outbox, required=False),
         Check("sealer", sealing, required=False),
+        Check("replicas", replicas, required=False),
     )
