@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from retrieval.embedded import Embedded
 from tests.services import (
@@ -36,6 +36,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.register_profile("deep", settings.get_profile("default"), max_examples=1000)
+# `make mutation` asks whether a test fails, not with which smallest example.
+settings.register_profile(
+    "mutation", settings.get_profile("default"), phases=[Phase.explicit, Phase.generate]
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -46,6 +46,30 @@ def edited(data: bytes, words: Sequence[bytes], random: Random) -> bytes:
 Edit = Callable[[bytes, Sequence[bytes], Random], bytes]
 
 
+def _word_of_the_column(text: bytes, _: Sequence[bytes], random: Random) -> bytes:
+    """In a rule, a word put into, taken from or exchanged in a cell, out of the same column."""
+    lines = text.split(b"\n")
+    rules = [number for number, line in enumerate(lines) if line.startswith(b"p,")]
+    if not rules:
+        return text
+    number = random.choice(rules)
+    cells = lines[number].split(b", ")
+    at = random.randrange(1, len(cells))
+    rows = [lines[other].split(b", ") for other in rules]
+    column = {word for row in rows if len(row) > at for word in row[at].split(b"|")}
+    own = cells[at].split(b"|")
+    new = random.choice(sorted(column))
+    if new in own and len(own) > 1:
+        own.remove(new)
+    elif random.random() < 0.5:
+        own.append(new)
+    else:
+        own[random.randrange(len(own))] = new
+    cells[at] = b"|".join(own)
+    lines[number] = b", ".join(cells)
+    return b"\n".join(lines)
+
+
 def _another_word(text: bytes, words: Sequence[bytes], random: Random) -> bytes:
     found = list(_WORD.finditer(text))
     if not found:
@@ -102,6 +126,9 @@ def _verdict_turned(text: bytes, _: Sequence[bytes], random: Random) -> bytes:
 
 
 _EDITS: Final[Sequence[Edit]] = (
+    _word_of_the_column,
+    _word_of_the_column,
+    _word_of_the_column,
     _another_word,
     _word_swapped_within,
     _word_swapped_within,
