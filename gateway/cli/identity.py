@@ -51,6 +51,16 @@ def token_from_file(path: Path) -> str:
     return token
 
 
+def token_for(who: str | None, token_file: Path | None, identities: Path, *, command: str) -> str:
+    """The token of whoever was named, one way or the other. Raises: Failure."""
+    if (who is None) == (token_file is None):
+        reason = "say who asks: --as NAME or --token-file F, not both"
+        raise Failure(Exit.USAGE, "usage", reason, f"see `gateway {command} --help`")
+    return (
+        token_from_file(token_file) if token_file is not None else token_of(who or "", identities)
+    )
+
+
 def token_of(name: str, file: Path) -> str:
     """A fresh token for the identity ``name`` of ``file``.
 

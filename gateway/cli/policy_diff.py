@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from gateway.cli.check import ConfigOption
 from gateway.cli.failure import Exit, Failure, flat, of_policy
+from gateway.cli.operator import (
+    AdminOption,
+    IdentitiesOption,
+    Options,
+    ReasonOption,
+    TokenOption,
+    WhoOption,
+)
+from gateway.cli.policy_live import Live, numbers, permitted
 from gateway.cli.policy_report import DEFAULT, Folder, Format, FormatOption, Verdict, put
 from policies.errors import PolicyError
 from policies.review import revisions
@@ -39,12 +50,36 @@ def diff(
     new_overlay: Annotated[
         Path | None, typer.Option("--new-overlay", metavar="DIR", help="Laid over NEW instead.")
     ] = None,
+    live: Annotated[
+        Live, typer.Option("--live", help="Ask a running gateway how much is live of it.")
+    ] = Live.NONE,
+    reason: ReasonOption = None,
+    who: WhoOption = None,
+    token_file: TokenOption = None,
+    identities: IdentitiesOption = None,
+    admin: AdminOption = None,
+    config: ConfigOption = None,
 ) -> int:
-    """Compare two policies: 0 no change of reach, 10 narrowing only, 20 widening, 3 invalid."""
+    """Compare two policies: 0 no change of reach, 10 narrowing only, 20 widening, 3 invalid.
+
+    With --live it also says how many live units and threads each profile gains and loses.
+    """
+    options = Options(
+        reason=reason,
+        who=who,
+        token_file=token_file,
+        identities=identities,
+        admin=admin,
+        config=config,
+        command="policy diff",
+    )
+    permitted(live, options)
     with ExitStack() as stack:
         before = _read(stack, old, folder, overlay)
         after = _read(stack, new or os.fspath(folder), folder, new_overlay or overlay)
         report = diff_policies(before, after)
+        if live is not Live.NONE:
+            report = replace(report, live=numbers(live, before, after, options))
         put(form, page(report), report)
     return _ENDS[report.direction]
 

@@ -13,12 +13,11 @@ from pydantic import ValidationError
 
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, flat
-from gateway.cli.identity import FILE_NAME, token_from_file, token_of
+from gateway.cli.identity import FILE_NAME, token_for
 from gateway.cli.show import show
 from gateway.cli.terminal import console
 from gateway.cli.web import Reply, secure, send
 from gateway.compose.state import running_address, state_folder
-from gateway.settings import Settings
 from retrieval.contract import Response, RetrieveRequest
 
 
@@ -68,7 +67,9 @@ def query(
     address = secure(
         url or os.environ.get("GATEWAY_URL") or running_address(settings), "gateway's address"
     )
-    token = _token(settings, who, token_file, identities)
+    token = token_for(
+        who, token_file, identities or state_folder(settings) / FILE_NAME, command="query"
+    )
     reply = _ask(address, token, request)
     if reply.status != 200:
         raise _refused(reply)
@@ -91,17 +92,6 @@ def _request(**fields: Any) -> RetrieveRequest:
         first = error.errors()[0]
         reason = f"`{'.'.join(map(str, first['loc']))}` {flat(first['msg']).lower()}"
         raise Failure(Exit.USAGE, "usage", reason, "see `gateway query --help`") from error
-
-
-def _token(
-    settings: Settings, who: str | None, token_file: Path | None, identities: Path | None
-) -> str:
-    if (who is None) == (token_file is None):
-        reason = "say who asks: --as NAME or --token-file F, not both"
-        raise Failure(Exit.USAGE, "usage", reason, "see `gateway query --help`")
-    if token_file is not None:
-        return token_from_file(token_file)
-    return token_of(who or "", identities or state_folder(settings) / FILE_NAME)
 
 
 def _ask(address: str, token: str, request: RetrieveRequest) -> Reply:

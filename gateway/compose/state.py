@@ -31,6 +31,14 @@ def running_address(settings: Settings) -> str:
     return f"http://{settings.listen.public}"
 
 
+def running_admin(settings: Settings) -> str:
+    """The address of the second listener of that gateway, else the configured one."""
+    told = _told(state_folder(settings) / RUNNING_FILE)
+    if isinstance(told.get("admin_url"), str) and _alive(told.get("pid")):
+        return str(told["admin_url"])
+    return f"http://{settings.listen.admin}"
+
+
 def _told(path: Path) -> dict[str, object]:
     """What a gateway told in that file; empty when there is none or it is not one."""
     try:

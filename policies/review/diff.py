@@ -15,6 +15,7 @@ from policies.review import (
 )
 from policies.review.case_diff import Broken
 from policies.review.change import Change, Direction, strongest
+from policies.review.live import LiveNumbers
 from policies.review.reading import Reading
 from policies.review.unit_diff import ProfileDiff
 from policies.snapshot import Snapshot
@@ -27,7 +28,8 @@ COMPARED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PolicyDiff:
-    """What NEW changes. ``files`` are those whose bytes differ, cases included."""
+    """What NEW changes. ``files`` are those whose bytes differ, cases included; ``live`` is what
+    a running gateway said about it, None when it was not asked."""
 
     old: str
     new: str
@@ -36,6 +38,7 @@ class PolicyDiff:
     changes: tuple[Change, ...]
     broken: tuple[Broken, ...]
     files: tuple[str, ...]
+    live: LiveNumbers | None = None
 
 
 @dataclass(frozen=True, slots=True)

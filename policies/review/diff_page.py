@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from policies.review import live
 from policies.review.change import Change, Direction
 from policies.review.diff import PolicyDiff
 from policies.review.page import Block, Code, Grid, Heading, Lines, Page
@@ -29,6 +30,8 @@ def page(report: PolicyDiff) -> Page:
     blocks += _broken(report)
     for direction in (Direction.WIDENING, Direction.NARROWING, Direction.NEUTRAL):
         blocks += _changes(report.changes, direction)
+    if report.live is not None:
+        blocks += live.blocks(report.live, report.old)
     for profile in report.profiles:
         blocks += _profile(profile)
     for profile in report.profiles:

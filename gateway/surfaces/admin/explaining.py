@@ -94,6 +94,7 @@ def explained(
         profile=caller.profile,
         consent=caller.consent,
         allowed=allowed,
+        class_allowed=found is not None and found.allowed,
         verdict=verdict,
         deciding=tuple(_at(*pair) for pair in found.deciding) if found is not None else (),
         overruled=found.overruled if found is not None else (),

@@ -151,6 +151,7 @@ class CompartmentFit(Wire):
 class ExplainReply(Wire):
     """``state`` is None for a unit without a class, which nobody may read.
 
+    ``class_allowed`` is what the rules say, ``allowed`` also what the compartments do;
     ``verdict`` names the rules, or what else denies: a compartment, no class.
     """
 
@@ -162,6 +163,7 @@ class ExplainReply(Wire):
     profile: str
     consent: str
     allowed: bool
+    class_allowed: bool
     verdict: str
     deciding: tuple[RuleAt, ...]
     overruled: tuple[str, ...]
