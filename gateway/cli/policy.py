@@ -11,11 +11,18 @@ from typing import Final
 import typer
 
 from gateway.cli import (
+    policy_activate,
+    policy_approve,
     policy_diff,
     policy_explain,
     policy_fmt,
+    policy_history,
+    policy_keygen,
     policy_lint,
     policy_matrix,
+    policy_replay,
+    policy_rollback,
+    policy_shadow,
     policy_verify,
 )
 
@@ -29,3 +36,10 @@ app.command("fmt")(policy_fmt.fmt)
 app.command("explain")(policy_explain.explain)
 app.command("matrix")(policy_matrix.matrix)
 app.command("compile")(policy_matrix.compile_)
+app.command("keygen")(policy_keygen.keygen)
+app.command("approve")(policy_approve.approve)
+app.command("activate")(policy_activate.activate)
+app.command("history")(policy_history.history)
+app.command("rollback")(policy_rollback.rollback)
+app.command("replay")(policy_replay.replay)
+app.add_typer(policy_shadow.app, name="shadow")

@@ -20,7 +20,7 @@ from policies.release.accepting import accept
 from policies.release.artefact import Artefact, contents_of, direction_of
 from policies.release.manifest import Manifest
 from policies.release.refusal import ReleaseRefused
-from policies.release.signing import cosign, sign, signers_of
+from policies.release.signing import cosign, manifest_of, sign, signers_of, verified
 from policies.release.trust import SigningKey, TrustAnchor
 
 __all__ = [
@@ -33,6 +33,8 @@ __all__ = [
     "contents_of",
     "cosign",
     "direction_of",
+    "manifest_of",
     "sign",
     "signers_of",
+    "verified",
 ]

@@ -1,0 +1,95 @@
+"""``gateway policy activate``: make a release the one that every gateway serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.check import ConfigOption, settings_of
+from gateway.cli.failure import Exit, Failure
+from gateway.cli.policy_release import (
+    RELEASE_FILE,
+    ForceOption,
+    ReasonOption,
+    WaitOption,
+    operator,
+    refusing,
+    release_of,
+)
+from gateway.cli.policy_report import Overlay, told
+from gateway.settings import Settings
+from policies.release import contents_of
+
+if TYPE_CHECKING:  # it loads every house, a second or two
+    from gateway.compose.stores import Stores
+
+
+def activate(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The policy folder.")],
+    release: Annotated[
+        Path | None, typer.Option("--release", metavar="FILE", help="FOLDER/release.json.")
+    ] = None,
+    wait: WaitOption = 30.0,
+    force: ForceOption = False,
+    reason: ReasonOption = "",
+    overlay: Overlay = None,
+    config: ConfigOption = None,
+) -> None:
+    """Verify a release, let every gateway prepare it, then switch all of them at once."""
+    from gateway.compose.stores import attached
+
+    settings = settings_of(config)
+    with told(folder):
+        contents = contents_of(folder, overlay).contents
+    jws = release_of(release or folder / RELEASE_FILE) if settings.release.signed else None
+    with attached(settings) as stores:
+        switch(settings, stores, contents, jws, reason=reason, wait=wait, force=force)
+
+
+def switch(
+    settings: Settings,
+    stores: Stores,
+    contents: Mapping[str, bytes],
+    jws: Mapping[str, Any] | None,
+    *,
+    reason: str,
+    wait: float,
+    force: bool,
+) -> None:
+    """Activate files and say what is served now. Raises: Failure; CannotStart."""
+    from gateway.compose.activating import NotPrepared, activated
+
+    with told(Path()), refusing():
+        try:
+            done = activated(
+                settings,
+                stores,
+                contents,
+                jws,
+                reason=reason,
+                activated_by=operator(),
+                wait_s=wait,
+                force=force,
+            )
+        except NotPrepared as error:
+            raise _not_prepared(error.generation, error.told.refused, error.told.pending) from error
+    if not settings.release.signed:
+        print("unsigned: this is development, nobody's signature was asked for")
+    print(f"generation: {done.generation}")
+    print(f"digest: {done.digest}")
+    print(f"change: {done.change}")
+    print(f"replicas: {done.serving} of {done.replicas} serve it")
+
+
+def _not_prepared(generation: int, refused: tuple[str, ...], pending: int) -> Failure:
+    if refused:
+        codes = ", ".join(sorted(set(refused)))
+        reason = f"{len(refused)} replicas refuse generation {generation} ({codes})"
+        remedy = "it was abandoned and nothing changed; read their logs, or give --force"
+        return Failure(Exit.POLICY, "replica_refused", reason, remedy)
+    reason = f"{pending} replicas did not prepare generation {generation} in time"
+    remedy = "it was abandoned and nothing changed; give a longer --wait, or --force"
+    return Failure(Exit.UNAVAILABLE, "replicas_unready", reason, remedy)

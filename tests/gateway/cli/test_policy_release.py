@@ -1,0 +1,366 @@
+"""A release from the signer's desk to every gateway, and back: the commands, on a real database."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from gateway.cli.app import run
+from policies.snapshot import DEFAULT_FOLDER
+from retrieval.embedded import Embedded
+from retrieval.stores.activation import CHANNEL
+from retrieval.stores.roles import WATCH, dsn_for
+from tests.gateway.cli.made import environment
+from tests.services import Database
+
+WIDER = (
+    "p, U-CUS-9, customer, partner, published, published, low, enacted, faq, none|granted, allow\n"
+)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Three signers, a folder, and a database whose gateway believes them."""
+
+    tmp: Path
+    folder: Path
+    database: Database
+
+    def key(self, *names: str) -> list[str]:
+        return [word for name in names for word in ("--key", str(self.tmp / f"{name}.pem"))]
+
+    def append(self, rows: str) -> None:
+        path = self.folder / "rules/units.csv"
+        path.write_text(path.read_text() + rows)
+
+    def drop(self, start: str) -> None:
+        """Remove the row that starts so."""
+        path = self.folder / "rules/units.csv"
+        lines = path.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if not line.startswith(start)]
+        assert len(kept) == len(lines) - 1
+        path.write_text("".join(kept))
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database.url) as connection:
+            return connection.execute(statement.encode()).fetchall()
+
+    @property
+    def active(self) -> int:
+        rows = self.ask("select generation from gate.active_revision")
+        return int(rows[0][0]) if rows else 0
+
+
+def policy(*words: object) -> int:
+    return run(["policy", *map(str, words)])
+
+
+@pytest.fixture
+def desk(
+    services: Embedded,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Desk:
+    for name, value in environment(services, database, tmp_path).items():
+        monkeypatch.setenv(name, value)
+    keys = []
+    for name in ("ann", "bob", "eve"):
+        assert policy("keygen", name, "--out", tmp_path / f"{name}.pem") == 0
+        keys.append(json.loads(capsys.readouterr().out))
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": keys[:2]}))
+    monkeypatch.setenv("GATEWAY_RELEASE_ENVIRONMENT", "production")
+    monkeypatch.setenv("GATEWAY_RELEASE_KEYS_FILE", str(tmp_path / "keys.json"))
+    folder = tmp_path / "policy"
+    for part in ("rules", "models", "mappings", "cases"):
+        shutil.copytree(DEFAULT_FOLDER / part, folder / part)
+    return Desk(tmp_path, folder, database)
+
+
+@pytest.fixture
+def released(desk: Desk, capsys: pytest.CaptureFixture[str]) -> Desk:
+    """Generation 1 is signed by both and active."""
+    assert policy("approve", desk.folder, *desk.key("ann", "bob"), "--reason", "first") == 0
+    assert policy("activate", desk.folder) == 0
+    capsys.readouterr()
+    return desk
+
+
+def test_a_key_pair_is_private_and_made_once(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = desk.tmp / "ann.pem"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert policy("keygen", "ann", "--out", path) == 2
+    assert policy("keygen", "Ann!", "--out", desk.tmp / "other.pem") == 3
+    assert not (desk.tmp / "other.pem").exists()
+
+
+def test_a_first_release_takes_both_signers(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first makes the file, the second adds to it, and then it may be served."""
+    assert policy("approve", desk.folder, *desk.key("ann")) == 0
+    out = capsys.readouterr().out
+    assert "generation 1 of production, on nothing" in out
+    assert "needs 1 more signer of bob" in out
+    assert policy("activate", desk.folder) == 3
+    assert "too_few_signers" in capsys.readouterr().err
+    assert policy("approve", desk.folder, *desk.key("ann")) == 3
+    assert "duplicate_signer" in capsys.readouterr().err
+    assert policy("approve", desk.folder, *desk.key("bob")) == 0
+    assert "no more signer is needed" in capsys.readouterr().out
+    assert policy("activate", desk.folder) == 0
+    out = capsys.readouterr().out
+    assert "generation: 1" in out
+    assert "replicas: 0 of 0 serve it" in out
+    assert desk.active == 1
+
+
+def test_a_first_release_brings_an_empty_database_to_this_version(
+    desk: Desk, empty_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY_DATABASE_URL", empty_database.url)
+    assert policy("approve", desk.folder, *desk.key("ann", "bob")) == 0
+    assert policy("activate", desk.folder) == 0
+    assert Desk(desk.tmp, desk.folder, empty_database).active == 1
+
+
+def test_a_key_that_is_not_trusted_signs_nothing(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert policy("approve", desk.folder, *desk.key("eve")) == 3
+    assert "unknown_key" in capsys.readouterr().err
+    assert not (desk.folder / "release.json").exists()
+
+
+def test_one_signer_may_close_and_two_may_open(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And going back to what was closed opens, so that it takes two again."""
+    released.drop("p, U-CUS-1,")
+    assert policy("approve", released.folder, *released.key("bob"), "--reason", "less") == 0
+    assert "change: narrows" in capsys.readouterr().out
+    assert policy("activate", released.folder) == 0
+    assert released.active == 2
+    capsys.readouterr()
+
+    assert policy("rollback", "--reason", "too much", *released.key("ann")) == 3
+    err = capsys.readouterr().err
+    assert "too_few_signers: going back to generation 1 needs 1 more signer of bob" in err
+    assert released.active == 2
+    assert policy("rollback", "--reason", "too much", *released.key("ann", "bob")) == 0
+    assert "generation: 3" in capsys.readouterr().out
+    digests = dict(released.ask("select generation, digest from gate.policy_release"))
+    assert digests[1] == digests[3] != digests[2]
+    assert policy("rollback", "--reason", "again", *released.key("ann", "bob")) == 2
+    assert "name the generation" in capsys.readouterr().err
+    assert policy("rollback", "2", "--reason", "again", *released.key("bob")) == 0
+    assert released.active == 4
+
+
+def test_a_widening_with_one_signer_is_not_served(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever its manifest says; forcing skips no verification."""
+    released.append(WIDER)
+    assert policy("approve", released.folder, *released.key("ann")) == 0
+    out = capsys.readouterr().out
+    assert "change: WIDENS" in out
+    assert "customer: +" in out
+    for extra in ((), ("--force",)):
+        assert policy("activate", released.folder, *extra) == 3
+        assert "too_few_signers" in capsys.readouterr().err
+    assert released.active == 1
+    assert released.ask("select count(*) from gate.policy_release") == [(1,)]
+
+
+def test_a_folder_that_changed_since_is_neither_co_signed_nor_served(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released.append(WIDER)
+    assert policy("approve", released.folder, *released.key("ann")) == 0
+    released.append("# one word more\n")
+    assert policy("approve", released.folder, *released.key("bob")) == 3
+    assert "folder_differs" in capsys.readouterr().err
+    assert policy("activate", released.folder) == 3
+    assert "hash_mismatch" in capsys.readouterr().err
+    assert policy("approve", released.folder, *released.key("bob"), "--new") == 0
+    assert "signed by: bob" in capsys.readouterr().out
+
+
+def test_a_release_of_a_base_that_moved_is_refused(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two reviewers at once: the second sees a change that is not the one that would happen."""
+    other = released.tmp / "other"
+    shutil.copytree(released.folder, other)
+    released.append(WIDER)
+    assert policy("approve", released.folder, *released.key("ann", "bob")) == 0
+    (other / "rules/units.csv").write_text((other / "rules/units.csv").read_text() + "# a note\n")
+    assert policy("approve", other, *released.key("ann", "bob")) == 0
+    assert policy("activate", other) == 0
+    capsys.readouterr()
+    assert policy("activate", released.folder) == 3
+    assert "older_generation" in capsys.readouterr().err
+
+
+def test_a_signer_without_a_database_compares_with_a_folder(
+    released: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of the environment and the folder that is live are all that it takes."""
+    base = released.tmp / "base"
+    shutil.copytree(released.folder, base)
+    released.drop("p, U-CUS-1,")
+    with monkeypatch.context() as offline:
+        offline.delenv("GATEWAY_DATABASE_URL")
+        offline.delenv("GATEWAY_DATABASE_SECRET")
+        command = ("approve", released.folder, *released.key("ann"), "--base", base)
+        assert policy(*command) == 0
+        assert "generation 2 of production, on generation 1" in capsys.readouterr().out
+        (base / "rules/units.csv").write_text("")
+        assert policy(*command) == 2
+        assert "no_base" in capsys.readouterr().err
+    assert policy("activate", released.folder) == 0
+
+
+def test_history_names_who_signed_what_and_why(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert policy("history", "--format", "json") == 0
+    (release,) = json.loads(capsys.readouterr().out)["releases"]
+    assert (release["generation"], release["state"], release["signers"], release["reason"]) == (
+        1,
+        "active",
+        ["ann", "bob"],
+        "first",
+    )
+    assert policy("history") == 0
+    assert "ann, bob" in capsys.readouterr().out
+
+
+def test_development_activates_without_signatures_and_says_so(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GATEWAY_RELEASE_ENVIRONMENT")
+    monkeypatch.delenv("GATEWAY_RELEASE_KEYS_FILE")
+    assert policy("activate", desk.folder) == 0
+    desk.append(WIDER)
+    assert policy("activate", desk.folder, "--reason", "a try") == 0
+    assert "unsigned: this is development" in capsys.readouterr().out
+    assert desk.ask("select generation, change, jws, state from gate.policy_release") == [
+        (1, "widening", None, "past"),
+        (2, "widening", None, "active"),
+    ]
+    assert policy("rollback", "--reason", "enough") == 0
+    assert desk.active == 3
+
+
+def test_development_does_not_touch_a_database_of_signed_releases(
+    released: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GATEWAY_RELEASE_ENVIRONMENT")
+    monkeypatch.delenv("GATEWAY_RELEASE_KEYS_FILE")
+    released.append(WIDER)
+    assert policy("activate", released.folder) == 4
+    assert "environment_differs" in capsys.readouterr().err
+    assert released.active == 1
+
+
+@contextmanager
+def replica(desk: Desk, answer: Callable[[int], tuple[str, str | None]]) -> Iterator[None]:
+    """A gateway as far as activation sees one: it answers what is staged, and swaps."""
+    me = uuid4()
+    base = desk.ask("select digest, generation from gate.active_revision")[0]
+    watch = dsn_for(WATCH, desk.database.url, desk.database.secret)
+    stop = threading.Event()
+    connection = psycopg.connect(watch, autocommit=True)
+    connection.execute(f"listen {CHANNEL}")
+    connection.execute(
+        "insert into gate.replica (id, host, digest, generation) values (%s, 'here', %s, %s)",
+        [me, *base],
+    )
+
+    def follow() -> None:
+        while not stop.is_set():
+            for heard in list(connection.notifies(timeout=0.2, stop_after=1)):
+                what, *words = heard.payload.split()
+                if what == "staged":
+                    state, code = answer(int(words[0]))
+                    connection.execute(
+                        "update gate.replica set staged_generation = %s, staged_state = %s,"
+                        " staged_code = %s, seen_at = now() where id = %s",
+                        [int(words[0]), state, code, me],
+                    )
+                else:
+                    connection.execute(
+                        "update gate.replica set digest = %s, generation = %s, seen_at = now()"
+                        " where id = %s",
+                        [words[0], int(words[1]), me],
+                    )
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(20)
+        connection.close()
+
+
+def test_replicas_prepare_before_anything_changes(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def prepare(generation: int) -> tuple[str, None]:
+        seen.append((generation, released.active))
+        return "prepared", None
+
+    released.drop("p, U-CUS-1,")
+    assert policy("approve", released.folder, *released.key("ann")) == 0
+    with replica(released, prepare):
+        assert policy("activate", released.folder) == 0
+    assert seen == [(2, 1)]
+    assert "replicas: 1 of 1 serve it" in capsys.readouterr().out
+
+
+def test_a_replica_that_refuses_keeps_the_release_from_all(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same number is not used again; forcing is possible and deliberate."""
+    released.drop("p, U-CUS-1,")
+    assert policy("approve", released.folder, *released.key("ann")) == 0
+    with replica(released, lambda _: ("refused", "policy_invalid")):
+        assert policy("activate", released.folder) == 3
+        assert "1 replicas refuse generation 2 (policy_invalid)" in capsys.readouterr().err
+        assert released.active == 1
+        assert policy("approve", released.folder, *released.key("ann"), "--new") == 0
+        assert policy("activate", released.folder, "--force") == 0
+    assert released.ask("select generation, state from gate.policy_release order by 1") == [
+        (1, "past"),
+        (2, "abandoned"),
+        (3, "active"),
+    ]
+
+
+def test_a_replica_that_does_not_answer_ends_the_wait(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released.drop("p, U-CUS-1,")
+    assert policy("approve", released.folder, *released.key("ann")) == 0
+    with replica(released, lambda _: ("preparing", None)):
+        assert policy("activate", released.folder, "--wait", "0.3") == 4
+    assert "replicas_unready" in capsys.readouterr().err
+    assert released.active == 1
