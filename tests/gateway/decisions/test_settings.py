@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.compose.failure import CannotStart
+from gateway.compose.telemetry import opened_telemetry
 from gateway.decisions.fields import CONTAINERS, FIELDS, REDACTABLE
 from gateway.settings import InvalidSettings, Settings, load
 
@@ -74,3 +76,13 @@ def test_the_key_is_a_secret_and_may_stand_in_a_file(tmp_path: Path) -> None:
 def test_bounds_and_names_are_checked(tmp_path: Path, line: str) -> None:
     with pytest.raises(InvalidSettings):
         given(tmp_path, f"[decision_log]\n{line}\n")
+
+
+def test_a_file_that_cannot_be_written_ends_the_start_with_a_code(tmp_path: Path) -> None:
+    """One line with a remedy, as for any other setting; nothing runs without its log."""
+    settings = given(tmp_path, f'[decision_log]\nfile = "{tmp_path}"\n')
+    with pytest.raises(CannotStart) as caught:
+        opened_telemetry(settings)
+    assert caught.value.code == "log_unusable"
+    assert str(tmp_path) in caught.value.reason
+    assert "decision_log.file" in caught.value.remedy
