@@ -1,0 +1,182 @@
+"""``gateway labels``: a widening label is approved by who may, and by nobody else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from gateway.cli.app import run
+from policies.snapshot import DEFAULT_FOLDER
+from retrieval.embedded import Embedded
+from tests.gateway.cli.made import environment
+from tests.services import Database
+
+RECORD = {
+    "sort": "unit", "address": "handbook/leave", "title": "Leave", "body": "Ask in writing.",
+    "visibility": "employee", "readiness": "published", "publication_state": "published",
+    "risk_class": "low", "authority": "enacted", "kind": "guide", "lifecycle_stage": "other",
+    "tenant": "*", "jurisdiction": "*",
+}  # fmt: skip
+DECIDE = ["--reason", "asked for"]
+RISK = ["--as", "ann", "--role", "role:risk_officer", *DECIDE]
+OWNER = ["--as", "ann", "--role", "role:knowledge_owner", *DECIDE]
+
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ask(
+    services: Embedded,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Ask:
+    """Run a command: exit code, output, errors. `ingest` takes a visibility and an author."""
+    for name, value in environment(services, database, tmp_path).items():
+        monkeypatch.setenv(name, value)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(list(arguments))
+        return code, *capsys.readouterr()
+
+    return command
+
+
+def ingest(ask: Ask, folder: Path, author: str, **words: str) -> str:
+    source = folder / "units.jsonl"
+    source.write_text(json.dumps(RECORD | words) + "\n")
+    code, out, err = ask("ingest", str(source), "--mapping", "native", "--author", author)
+    assert code == 0, err
+    return out
+
+
+def pending(ask: Ask, *options: str) -> list[dict[str, Any]]:
+    code, out, err = ask("labels", "pending", "--format", "json", *options)
+    assert code == 0, err
+    return [json.loads(text) for text in out.splitlines()]
+
+
+def visibility(database: Database) -> str:
+    with psycopg.connect(database.url) as connection:
+        row = connection.execute("select visibility from brain.unit").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def test_a_widening_is_listed_shown_and_approved_and_stands_in_the_journal(
+    ask: Ask, database: Database, tmp_path: Path
+) -> None:
+    """The whole way of one change, by the shipped rules."""
+    ingest(ask, tmp_path, "carol")
+    assert ask("labels", "pending") == (0, "no label changes\n", "")
+    said = ingest(ask, tmp_path, "carol", visibility="public")
+    assert "unit handbook/leave: pending: opens to" in said
+    (change,) = pending(ask)
+    assert (change["address"], change["author"], change["state"]) == (
+        "handbook/leave", "carol", "pending",
+    )  # fmt: skip
+    assert {"customer", "partner"} <= set(change["gains_now"])
+    code, out, _ = ask("labels", "show", change["id"])
+    assert code == 0
+    assert "visibility        employee -> public" in out
+    assert visibility(database) == "employee"
+
+    code, out, err = ask("labels", "approve", change["id"], *RISK)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"approved {change['id']}: unit handbook/leave opened to ")
+    assert "L-OUT-1" in out
+    assert out.endswith("still pending: 0\n")
+    assert visibility(database) == "public"
+    code, out, _ = ask("events", "--json")
+    event = json.loads(out.splitlines()[0])
+    assert (event["kind"], event["severity"], event["action"]) == (
+        "label_widened", "warning", "approved",
+    )  # fmt: skip
+    assert event["unit_ids"] == [change["object_id"]]
+    assert ask("events", "verify")[0] == 0
+    (kept,) = pending(ask, "--all")
+    assert (kept["state"], kept["approver"], kept["event_id"]) == ("approved", "ann", event["id"])
+
+
+def test_nobody_approves_for_an_audience_without_the_right_role_or_one_s_own_change(
+    ask: Ask, database: Database, tmp_path: Path
+) -> None:
+    """A knowledge owner may open to employees and not to customers; the author to nobody, however
+    the name is written."""
+    ingest(ask, tmp_path, "carol")
+    ingest(ask, tmp_path, "carol", visibility="public")
+    (change,) = pending(ask)
+    attempts = (
+        OWNER,
+        ["--as", "ann", "--role", "role:nobody", *DECIDE],
+        ["--as", "carol", "--role", "role:risk_officer", *DECIDE],
+        ["--as", " Carol ", "--role", "role:risk_officer", *DECIDE],
+    )
+    for options in attempts:
+        code, out, err = ask("labels", "approve", change["id"], *options)
+        assert (code, out) == (1, "still pending: 1\n")
+        assert err.startswith("gateway: error: label_refused: ")
+    assert visibility(database) == "employee"
+    assert ask("events", "--json")[1] == ""
+
+
+def test_of_several_changes_each_is_decided_by_itself(
+    ask: Ask, database: Database, tmp_path: Path
+) -> None:
+    """One that is refused stops no other; the exit code tells."""
+    source = tmp_path / "units.jsonl"
+    for staff in (True, False):
+        lines = [RECORD | {"address": f"handbook/{n}"} for n in range(2)]
+        if staff:
+            lines = [one | {"visibility": "restricted"} for one in lines]
+        else:
+            lines[1] |= {"visibility": "public"}
+        source.write_text("".join(json.dumps(one) + "\n" for one in lines))
+        assert ask("ingest", str(source), "--mapping", "native", "--author", "carol")[0] == 0
+    changes = {one["address"]: one["id"] for one in pending(ask)}
+    code, out, err = ask("labels", "approve", changes["handbook/1"], changes["handbook/0"], *OWNER)
+    assert code == 1
+    assert out.startswith(f"approved {changes['handbook/0']}")
+    assert len(err.splitlines()) == 1
+    code, out, _ = ask("labels", "reject", changes["handbook/1"], *RISK)
+    assert (code, out) == (0, f"rejected {changes['handbook/1']}: unit handbook/1\n")
+    assert pending(ask) == []
+
+
+def test_another_policy_than_the_one_in_force_decides_nothing(
+    ask: Ask, database: Database, tmp_path: Path
+) -> None:
+    """An edited rule that was not activated lets nobody approve."""
+    ingest(ask, tmp_path, "carol")
+    ingest(ask, tmp_path, "carol", visibility="public")
+    (change,) = pending(ask)
+    overlay = tmp_path / "overlay"
+    (overlay / "rules").mkdir(parents=True)
+    rules = (DEFAULT_FOLDER / "rules" / "labels.csv").read_text()
+    (overlay / "rules" / "labels.csv").write_text(f"{rules}# an edit that was not activated\n")
+    code, _, err = ask("labels", "approve", change["id"], *RISK, "--overlay", str(overlay))
+    assert code == 1
+    assert err.startswith("gateway: error: policy_differs: ")
+    assert visibility(database) == "employee"
+
+
+def test_what_is_no_change_is_one_clear_line(ask: Ask, tmp_path: Path) -> None:
+    ingest(ask, tmp_path, "carol")
+    absent = "00000000-0000-4000-8000-000000000000"
+    for arguments, code in (
+        (["approve", "nonsense", *RISK], "usage"),
+        (["approve", absent, "--as", " ", *RISK[2:]], "usage"),
+        (["approve", absent, *RISK], "unknown_label_change"),
+        (["reject", absent, *RISK], "unknown_label_change"),
+        (["show", absent], "unknown_label_change"),
+    ):
+        ended, _, err = ask("labels", *arguments)
+        assert ended == (2 if code == "usage" else 1)
+        assert err.startswith(f"gateway: error: {code}: ")
