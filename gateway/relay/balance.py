@@ -78,6 +78,7 @@ class Balanced:
         self._backends = tuple(backend for backend, _ in members)
         self._transports = tuple(transport for _, transport in members)
         self._turns = Turns(balance)
+        self._single = (self._backends[0], self._transports[0]) if len(members) == 1 else None
 
     async def request(self, request: UpstreamRequest) -> UpstreamResponse:
         first = self._pick(None)
@@ -100,6 +101,9 @@ class Balanced:
             await transport.aclose()
 
     def _pick(self, other_than: Backend | None) -> tuple[Backend, UpstreamTransport] | None:
+        if self._single is not None:
+            only = self._single[0]
+            return self._single if only is not other_than and only.admits() else None
         place = self._turns.pick(self._backends, other_than)
         return None if place is None else (self._backends[place], self._transports[place])
 

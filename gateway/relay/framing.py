@@ -37,20 +37,27 @@ def framing_of(
     headers: Iterable[tuple[bytes, bytes]], *, status: int, method: str, version: str
 ) -> Framing:
     """The one reading of a finished header block (names lower-case). Raises: UpstreamInvalid."""
-    lengths: list[bytes] = []
-    codings: list[bytes] = []
+    length: bytes | None = None
+    chunked = False
     for name, value in headers:
         if name == b"content-length":
-            lengths.append(value.strip(b" \t"))
+            value = value.strip(b" \t")
+            if length is not None or not _DIGITS.fullmatch(value):
+                raise UpstreamInvalid("not one length")
+            length = value
         elif name == b"transfer-encoding":
-            codings.append(value.strip(b" \t").lower())
-    if len(lengths) > 1 or any(not _DIGITS.fullmatch(length) for length in lengths):
-        raise UpstreamInvalid("not one length")
-    if codings and (codings != [b"chunked"] or lengths or version != "1.1"):
-        raise UpstreamInvalid("ambiguous framing")
-    announced = bool(codings) or any(int(length) for length in lengths)
-    bodyless = status in _BODYLESS or method == "HEAD"
-    return Framing(
-        until_eof=not lengths and not codings and not bodyless,
-        doubtful=method == "HEAD" or (bodyless and announced),
-    )
+            if chunked or value.strip(b" \t").lower() != b"chunked" or version != "1.1":
+                raise UpstreamInvalid("not one coding")
+            chunked = True
+    if chunked and length is not None:
+        raise UpstreamInvalid("a length and chunks")
+    bodyless = method == "HEAD" or status in _BODYLESS
+    if not bodyless:
+        return _UNTIL_EOF if length is None and not chunked else _DELIMITED
+    announced = chunked or (length is not None and int(length) > 0)
+    return _DOUBTFUL if announced or method == "HEAD" else _DELIMITED
+
+
+_DELIMITED: Final = Framing(until_eof=False, doubtful=False)
+_UNTIL_EOF: Final = Framing(until_eof=True, doubtful=False)
+_DOUBTFUL: Final = Framing(until_eof=False, doubtful=True)

@@ -12,7 +12,10 @@ Source: attack log "Header rules", rows B1-B17, F4-F6, S13; RFC 9110 section 7.6
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 from gateway.errors import Headers
@@ -72,32 +75,83 @@ _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
-PRIVATE: Final[Headers] = (
-    (b"cache-control", b"private, no-store"),
-    (b"vary", b"Authorization, Cookie"),
-)
+_PRIVATE: Final = (b"cache-control", b"private, no-store")
+_VARY: Final = b"Authorization, Cookie"
+PRIVATE: Final[Headers] = (_PRIVATE, (b"vary", _VARY))
+
+
+class _Class(Enum):
+    """What is done with a name, whatever its value."""
+
+    DROP = auto()
+    KEEP = auto()
+    INVALID = auto()
+    COOKIE = auto()
+    VARY = auto()
+    LENGTH = auto()
+    CONNECTION = auto()
+    UNINSPECTED = auto()
+    """Kept where the answer is not read by us."""
+
+
+def _cached(classify: Callable[[bytes], _Class]) -> Callable[[bytes], _Class]:
+    """Remembers names of an ordinary length: others' names must not fill our memory."""
+    remembered = functools.lru_cache(maxsize=4096)(classify)
+    return lambda name: remembered(name) if len(name) <= 64 else classify(name)
+
+
+@_cached
+def _class_of_clients(name: bytes) -> _Class:
+    if name == b"connection":
+        return _Class.CONNECTION
+    if (
+        b"_" in name
+        or name in _HOP
+        or name in _CLIENT_ONLY
+        or name.startswith(_CLIENT_PREFIXES)
+        or name in _CONDITIONAL
+    ):
+        return _Class.DROP
+    if name in _RANGE or name == b"accept-encoding":
+        return _Class.UNINSPECTED
+    return _Class.COOKIE if name == b"cookie" else _Class.KEEP
+
+
+@_cached
+def _class_of_upstreams(name: bytes) -> _Class:
+    if not _TOKEN.fullmatch(name):
+        return _Class.INVALID
+    if name == b"connection":
+        return _Class.CONNECTION
+    if name == b"vary":
+        return _Class.VARY
+    if name == b"content-length":
+        return _Class.LENGTH
+    if name in _OUT or name.startswith(_OUT_PREFIXES) or name.endswith(_OUT_SUFFIX):
+        return _Class.DROP
+    return _Class.COOKIE if name == b"set-cookie" else _Class.KEEP
 
 
 def of_client(headers: Headers, *, inspected: bool) -> list[tuple[bytes, bytes]]:
     """What of a client's headers may go on; ``inspected`` = the answer will be read by us."""
-    listed = _listed(headers)
     kept: list[tuple[bytes, bytes]] = []
-    for name, value in headers:
-        if (
-            b"_" in name
-            or name in _HOP
-            or name in listed
-            or name in _CLIENT_ONLY
-            or name.startswith(_CLIENT_PREFIXES)
-            or name in _CONDITIONAL
-            or (inspected and (name in _RANGE or name == b"accept-encoding"))
-        ):
-            continue
-        if name == b"cookie":
-            value = foreign_cookies(value)
-            if not value:
+    listed = False
+    for header in headers:
+        match _class_of_clients(header[0]):
+            case _Class.KEEP:
+                kept.append(header)
+            case _Class.UNINSPECTED if not inspected:
+                kept.append(header)
+            case _Class.COOKIE:
+                value = foreign_cookies(header[1])
+                if value:
+                    kept.append((header[0], value))
+            case _Class.CONNECTION:
+                listed = True
+            case _:
                 continue
-        kept.append((name, value))
+    if listed:
+        kept = _without(kept, _listed(headers))
     if inspected:
         kept.append((b"accept-encoding", b"identity"))
     return kept
@@ -110,24 +164,44 @@ def of_upstream(
 
     Raises: UpstreamInvalid for a name or value that no client should read.
     """
-    listed = _listed(tuple(headers))
     kept: list[tuple[bytes, bytes]] = []
-    vary = [b"Authorization, Cookie"]
-    for name, value in headers:
-        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+    length: tuple[bytes, bytes] | None = None
+    vary = _VARY
+    listed = False
+    for header in headers:
+        name, value = header
+        if not _VALUE.fullmatch(value):
             raise UpstreamInvalid("a header that cannot be passed on")
-        if name == b"vary":
-            vary.append(value)
-        if name == b"content-length" and _has_length(status, method, value):
-            kept.append((name, value))
-        if name in _OUT or name in listed or name.startswith(_OUT_PREFIXES):
-            continue
-        if name.endswith(_OUT_SUFFIX) or (name == b"set-cookie" and _is_ours(value)):
-            continue
-        kept.append((name, value))
-    kept.append((b"cache-control", b"private, no-store"))
-    kept.append((b"vary", b", ".join(vary)))
+        match _class_of_upstreams(name):
+            case _Class.KEEP:
+                kept.append(header)
+            case _Class.LENGTH:
+                if _has_length(status, method, value):
+                    length = header
+            case _Class.COOKIE:
+                if not _is_ours(value):
+                    kept.append(header)
+            case _Class.VARY:
+                vary += b", " + value
+            case _Class.CONNECTION:
+                listed = True
+            case _Class.INVALID:
+                raise UpstreamInvalid("a header that cannot be passed on")
+            case _:
+                continue
+    if listed:
+        kept = _without(kept, _listed(tuple(headers)))
+    if length is not None:
+        kept.append(length)
+    kept.append(_PRIVATE)
+    kept.append((b"vary", vary))
     return kept
+
+
+def _without(
+    headers: list[tuple[bytes, bytes]], names: frozenset[bytes]
+) -> list[tuple[bytes, bytes]]:
+    return [header for header in headers if header[0] not in names]
 
 
 def foreign_cookies(value: bytes) -> bytes:

@@ -11,7 +11,6 @@ Source: attack log rows S17, D3, D5.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -24,9 +23,9 @@ from gateway.relay.upstream import (
     UpstreamInvalid,
     UpstreamResponse,
 )
-from gateway.relay.watch import CallerWatch, Receive
+from gateway.relay.watch import WRITE_STALL_S as WRITE_STALL_S
+from gateway.relay.watch import CallerStalled, CallerWatch, Receive
 
-WRITE_STALL_S: Final = 30.0
 DOCUMENT_BYTES_MAX: Final = 4 * 1024 * 1024
 _JSON: Final = re.compile(rb"application/json(?:\s*;\s*charset=utf-8)?")
 
@@ -46,22 +45,24 @@ async def relay_body(
 
     Raises: Truncated when the upstream failed or the caller stalled; CallerGone.
     """
-    sent, ended = 0, False
+    sent = count = 0
+    ended = False
     try:
-        with CallerWatch(receive, body):
+        with CallerWatch(receive, body) as watch:
             async for piece in response:
-                async with asyncio.timeout(WRITE_STALL_S):
-                    # A piece is all that has arrived, so one of a whole body is its last.
-                    ended = response.done
-                    await send(
-                        {"type": "http.response.body", "body": piece, "more_body": not ended}
-                    )
+                # A piece is all that has arrived, so one of a whole body is its last.
+                ended = response.done
+                count += 1
+                watch.writing = count
+                await send({"type": "http.response.body", "body": piece, "more_body": not ended})
+                watch.writing = 0
                 sent += len(piece)
                 if ended:
                     break
             if not ended:
+                watch.writing = count + 1
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-    except (UpstreamError, TimeoutError) as error:
+    except (UpstreamError, CallerStalled) as error:
         raise Truncated(str(error)) from error
     finally:
         await response.aclose()

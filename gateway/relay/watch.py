@@ -1,8 +1,8 @@
-"""Noticing that the caller has left while it is an upstream's turn to speak.
+"""Noticing that the caller has left, or reads no more, while it is an upstream's turn to speak.
 
-Only ``receive`` tells, and only to somebody who waits for it. Waiting costs a task, so it
-begins after ``AFTER_S`` of being under way: an upstream that answers at once pays for a timer.
-While the request's body is being passed on, whoever reads it hears of the end.
+Only ``receive`` tells that a caller left, and only to somebody who waits for it. Waiting costs
+a task, so it begins after ``AFTER_S`` of being under way: an upstream that answers at once pays
+for one timer. While the request's body is being passed on, whoever reads it hears of the end.
 """
 
 from __future__ import annotations
@@ -16,29 +16,53 @@ from gateway.ingress.body import Body
 from gateway.relay.upstream import CallerGone
 
 AFTER_S: Final = 0.05
+WRITE_STALL_S: Final = 30.0
+"""How long a caller may take no byte of an answer."""
+_LOOK_S: Final = 1.0
 Receive = Callable[[], Awaitable[Any]]
 
 
+class CallerStalled(CallerGone):
+    """The caller is there and takes nothing: its connection must be reset."""
+
+
 class CallerWatch:
-    """A ``with`` block that a leaving caller ends with CallerGone.
+    """A ``with`` block that a caller ends with CallerGone when it leaves, with CallerStalled
+    when it takes nothing.
 
     ``body`` is the request's body when it may still be read by somebody else; the block may
-    read what comes when it is None.
+    read what comes when it is None. ``writing`` is the number of the piece that is being sent,
+    0 between them.
     """
 
-    __slots__ = ("_body", "_gone", "_receive", "_task", "_timer", "_watching")
+    __slots__ = (
+        "_body",
+        "_end",
+        "_loop",
+        "_receive",
+        "_since",
+        "_task",
+        "_timer",
+        "_watching",
+        "_written",
+        "writing",
+    )
 
     def __init__(self, receive: Receive, body: Body | None = None) -> None:
+        self.writing = 0
+        self._written = 0
         self._receive = receive
         self._body = body
-        self._gone = False
+        self._end: CallerGone | None = None
+        self._since = 0.0
+        self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
-        self._arm()
+        self._timer = self._loop.call_later(AFTER_S, self._look)
         return self
 
     def __exit__(
@@ -51,24 +75,31 @@ class CallerWatch:
             self._timer.cancel()
         if self._watching is not None:
             self._watching.cancel()
-        if not self._gone or self._task is None:
+        if self._end is None or self._task is None:
             return
         # Our own cancellation is taken back, also when the block ended in the same moment.
         if self._task.uncancel() == 0 and (kind is None or kind is asyncio.CancelledError):
-            raise CallerGone("the caller left") from None
+            raise self._end from None
 
-    def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(AFTER_S, self._begin)
-
-    def _begin(self) -> None:
-        if self._body is not None and not self._body.ended:
-            self._arm()
+    def _look(self) -> None:
+        """What the timer does: begin to listen when nobody else does, and mind a long write."""
+        listens = self._watching is not None
+        if not listens and (self._body is None or self._body.ended):
+            self._watching = self._loop.create_task(self._watch())
+            listens = True
+        if self.writing != self._written:
+            self._written, self._since = self.writing, self._loop.time()
+        elif self.writing and self._loop.time() - self._since >= WRITE_STALL_S:
+            self._finish(CallerStalled("the caller does not read"))
             return
-        self._watching = asyncio.get_running_loop().create_task(self._watch())
+        self._timer = self._loop.call_later(_LOOK_S if listens else AFTER_S, self._look)
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        if self._task is not None:
-            self._gone = True
+        self._finish(CallerGone("the caller left"))
+
+    def _finish(self, end: CallerGone) -> None:
+        if self._task is not None and self._end is None:
+            self._end = end
             self._task.cancel()

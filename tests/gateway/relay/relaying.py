@@ -1,8 +1,9 @@
 """A process that only relays: a listener, the relay, one upstream. Its memory can be measured.
 
-    python -m tests.gateway.relay.relaying UPSTREAM_PORT [pool|aiohttp]
+    python -m tests.gateway.relay.relaying UPSTREAM_PORT [pool|aiohttp|nothing]
 
-prints the port that it listens on, and ends when its standard input does.
+prints the port that it listens on, and ends when its standard input does. ``nothing`` asks no
+upstream: what is left is the cost of the listener.
 """
 
 from __future__ import annotations
@@ -56,11 +57,20 @@ class Relaying:
             scope["extensions"][ABORT]["call"]()
 
 
-async def main(upstream_port: int, client: Client) -> None:
+async def answering(_scope: Any, _receive: Any, send: Any) -> None:
+    """The listener alone, with an answer of 1 KiB."""
+    headers = [(b"content-length", b"1024")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"x" * 1024, "more_body": False})
+
+
+async def main(upstream_port: int, client: str) -> None:
     address = Address(host="127.0.0.1", port=upstream_port)
-    transport = Fleet(addresses=[address], connections_max=1_000, client=client).transport()
+    asks = Client.POOL if client == "nothing" else Client(client)
+    transport = Fleet(addresses=[address], connections_max=1_000, client=asks).transport()
     listener = bind("127.0.0.1", 0)
-    server = server_for(Relaying(transport), LIMITS, graceful_s=1)
+    app = answering if client == "nothing" else Relaying(transport)
+    server = server_for(app, LIMITS, graceful_s=1)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await server.up.wait()
     print(listener.getsockname()[1], flush=True)
@@ -71,4 +81,4 @@ async def main(upstream_port: int, client: Client) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1]), Client(sys.argv[2] if len(sys.argv) > 2 else "pool")))
+    uvloop.run(main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "pool"))
