@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,15 @@ import typer
 
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, flat, of_policy
+from gateway.cli.operator import (
+    AdminOption,
+    IdentitiesOption,
+    Options,
+    ReasonOption,
+    TokenOption,
+    WhoOption,
+)
+from gateway.cli.policy_live import Live, numbers, permitted
 from gateway.cli.policy_report import Format, FormatOption, Verdict, put
 from gateway.cli.station import Connection, station
 from gateway.shadow import runs
@@ -25,8 +33,8 @@ from policies.loader import parse_files
 from policies.release.artefact import contents_of
 from policies.review.reading import Reading, of_parsed
 from policies.shadow.page import page
-from policies.shadow.report import ShadowReport, report
-from policies.shadow.tally import SAMPLES_MAX, Tally
+from policies.shadow.report import report
+from policies.shadow.tally import SAMPLES_MAX
 from policies.snapshot import proven
 
 SAMPLES: Final = 5
@@ -89,8 +97,32 @@ def stop(config: ConfigOption = None) -> int:
 
 
 @app.command("show")
-def show(form: FormatOption = Format.TEXT, config: ConfigOption = None) -> int:
-    """Tell where the newest candidate disagreed: by rule, profile and direction."""
+def show(
+    form: FormatOption = Format.TEXT,
+    live: Annotated[
+        Live, typer.Option("--live", help="Ask a running gateway how much is live of it.")
+    ] = Live.NONE,
+    reason: ReasonOption = None,
+    who: WhoOption = None,
+    token_file: TokenOption = None,
+    identities: IdentitiesOption = None,
+    admin: AdminOption = None,
+    config: ConfigOption = None,
+) -> int:
+    """Tell where the newest candidate disagreed: by rule, profile and direction.
+
+    With --live it also says how many live units have the states that it opens and closes.
+    """
+    options = Options(
+        reason=reason,
+        who=who,
+        token_file=token_file,
+        identities=identities,
+        admin=admin,
+        config=config,
+        command="policy shadow show",
+    )
+    permitted(live, options)
     with station(settings_of(config), POLICY) as connection:
         try:
             run = runs.newest(connection)
@@ -101,24 +133,29 @@ def show(form: FormatOption = Format.TEXT, config: ConfigOption = None) -> int:
             remedy = "begin with `gateway policy shadow start FOLDER --reason TEXT`"
             raise Failure(Exit.REFUSED, "no_shadow", "no candidate was ever tried", remedy)
         tallies = runs.counted(connection, run.run)
-        live = _live_digest(connection)
-        lives = _lives(connection, {*tallies, live})
-    told = shadow_report(run, tallies, lives, live)
+        beside = _live_digest(connection)
+        lives = _lives(connection, {*tallies, beside})
+    candidate = _candidate(run)
+    missing = sorted(digest[:12] for digest in {*tallies, beside} - {*lives, ""})
+    notes = [f"the files of policy {digest} are not at hand" for digest in missing]
+    asked = live is not Live.NONE and beside in lives
+    told = report(
+        candidate,
+        tallies,
+        lives,
+        beside=beside,
+        numbers=numbers(live, lives[beside], candidate, options) if asked else None,
+        notes=notes,
+    )
     put(form, page(told, head=_head(run)), told)
     return Verdict.OK
 
 
-def shadow_report(
-    run: Run, tallies: Mapping[str, Tally], lives: Mapping[str, Reading], live: str
-) -> ShadowReport:
-    """A run as a report, beside the policy that is live now. Raises: Failure."""
+def _candidate(run: Run) -> Reading:
     try:
-        candidate = of_parsed(parse_files(run.files, Faults()))
+        return of_parsed(parse_files(run.files, Faults()))
     except PolicyError as error:
         raise of_policy(error, Path(f"run {run.run}")) from error
-    missing = sorted(digest[:12] for digest in {*tallies, live} - {*lives, ""})
-    notes = [f"the files of policy {digest} are not at hand" for digest in missing]
-    return report(candidate, tallies, lives, beside=live, notes=notes)
 
 
 def _head(run: Run) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from policies.review import live
 from policies.review.change import Direction
 from policies.review.page import Block, Grid, Heading, Lines, Page
 from policies.shadow.disagreement import Way
@@ -23,8 +24,8 @@ _HEADS: Final = {
     Way.CLOSES: "The candidate denies what was allowed",
 }
 _UNSEEN: Final = (
-    "a unit that only the candidate opens is offered to nobody while the live policy is enforced,"
-    " so it is not among what was observed: these are all states that open by the tables"
+    "a unit that only the candidate would show is offered to nobody while the live policy is"
+    " enforced, so hardly any is among what was observed"
 )
 
 
@@ -44,6 +45,8 @@ def page(report: ShadowReport, *, title: str = "shadow", head: tuple[str, ...] =
         blocks += _groups(_HEADS[way], [one for one in report.groups if one.way is way])
     blocks += _examples(report)
     blocks += _unreached(report)
+    if report.numbers is not None:
+        blocks += live.blocks(report.numbers, report.numbers.digest)
     blocks += _denominators(report)
     name = f"{title} {report.candidate[:12]}: {_TITLES[report.direction]}"
     return Page(name, tuple(blocks))
@@ -93,21 +96,16 @@ def _shown(states: tuple[str, ...]) -> str:
 
 
 def _unreached(report: ShadowReport) -> Iterator[Block]:
-    if not report.unreached:
-        return
     yield Heading("What opens by the tables")
     parts = report.unreached[:_UNREACHED_MAX]
     more = len(report.unreached) - len(parts)
+    nothing = "nothing" if report.beside else "not known: no live policy is at hand"
     yield Lines((
         _UNSEEN,
-        *(f"{one.profile}: {one.states} states, {_names(one.rules)}{_units(one.units)}: {one.text}"
-          for one in parts),
+        *(f"{one.profile}: {one.states} states, {_names(one.rules)}: {one.text}" for one in parts),
         *((f"and {more} more",) if more else ()),
+        *((nothing,) if not parts else ()),
     ))  # fmt: skip
-
-
-def _units(units: str) -> str:
-    return f", {units} live units" if units else ""
 
 
 def _denominators(report: ShadowReport) -> Iterator[Block]:

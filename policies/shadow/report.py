@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,16 +19,14 @@ from policies.decision import UNCLASSED
 from policies.predicate import boxes
 from policies.review import unit_diff
 from policies.review.change import Direction
+from policies.review.live import LiveNumbers
 from policies.review.reading import Reading
 from policies.shadow.attribution import attributed
 from policies.shadow.disagreement import Disagreement, Point, Way
 from policies.shadow.tally import Tally
-from policies.vocabulary import CONSENTS, FACETS, Vocabulary
+from policies.vocabulary import CONSENTS, Vocabulary
 
 UNKNOWN_RULES: Final = ("(policy not at hand)",)
-
-CountUnits = Callable[[frozenset[int]], str]
-"""How many live units have one of these classes, as far as the asker may know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +67,23 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """States that the candidate opens to a profile by the tables, seen in a request or not.
-
-    ``units`` is how many live units have such a state; empty when nobody counted.
-    """
+    """States that the candidate opens to a profile by the tables, seen in a request or not."""
 
     profile: str
     states: int
     text: str
     rules: tuple[str, ...]
-    units: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowReport:
-    """``live`` are the digests that the candidate was compared with, the newest last."""
+    """``live`` are the digests that the candidate was compared with, ``beside`` the one by whose
+    tables ``unreached`` was found (empty: none was at hand). ``numbers`` say how many live units
+    have the states that it opens and closes, where somebody asked a running gateway."""
 
     candidate: str
     live: tuple[str, ...]
+    beside: str
     compared: int
     disagreed: int
     faults: int
@@ -95,6 +92,7 @@ class ShadowReport:
     examples: tuple[Example, ...]
     unreached: tuple[Unreached, ...]
     notes: tuple[str, ...]
+    numbers: LiveNumbers | None = None
 
     @property
     def direction(self) -> Direction:
@@ -111,7 +109,7 @@ def report(
     lives: Mapping[str, Reading],
     *,
     beside: str = "",
-    count: CountUnits | None = None,
+    numbers: LiveNumbers | None = None,
     notes: Sequence[str] = (),
 ) -> ShadowReport:
     """What was counted, by live digest, as one report.
@@ -128,14 +126,16 @@ def report(
     return ShadowReport(
         candidate.snapshot.digest,
         tuple(tallies),
+        beside if beside in lives else "",
         whole.compared.total(),
         sum(group.seen for group in groups),
         whole.faults,
         _denominators(tallies),
         groups,
         tuple(_examples(tallies, lives)),
-        tuple(_unreached(lives[beside], candidate, count)) if beside in lives else (),
+        tuple(_unreached(lives[beside], candidate)) if beside in lives else (),
         tuple(notes),
+        numbers,
     )
 
 
@@ -246,23 +246,9 @@ def _states(vocabulary: Vocabulary, class_ids: Iterable[int]) -> tuple[str, ...]
     )
 
 
-def _unreached(live: Reading, candidate: Reading, count: CountUnits | None) -> Iterable[Unreached]:
+def _unreached(live: Reading, candidate: Reading) -> Iterable[Unreached]:
     for profile in unit_diff.compare(live, candidate):
         for part in profile.parts:
             if part.gained:
-                ids = _class_ids(live.snapshot.vocabulary, part.cells)
-                yield Unreached(
-                    profile.profile,
-                    part.states,
-                    part.text,
-                    tuple(f"{cause.rule} {cause.how}" for cause in part.causes),
-                    count(ids) if count is not None else "",
-                )
-
-
-def _class_ids(vocabulary: Vocabulary, cells: Mapping[str, tuple[str, ...]]) -> frozenset[int]:
-    found = (
-        vocabulary.class_id(dict(zip(FACETS, words, strict=True)))
-        for words in itertools.product(*(cells[facet] for facet in FACETS))
-    )
-    return frozenset(found) - {UNCLASSED}
+                causes = tuple(f"{cause.rule} {cause.how}" for cause in part.causes)
+                yield Unreached(profile.profile, part.states, part.text, causes)
