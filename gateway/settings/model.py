@@ -7,7 +7,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -131,22 +131,77 @@ class EmbedderSettings(_Section):
     vector_cache: FilePath | None = None
 
 
+class HealthSettings(_Section):
+    """How each process of an upstream is asked whether it is well: ``GET path``, 2xx is well."""
+
+    path: Annotated[str, StringConstraints(pattern=r"^/[!-~]*$", max_length=2_048)]
+    interval_ms: Milliseconds = 10_000
+    timeout_ms: Milliseconds = 2_000
+    failures: Count = 2
+    """How many in a row take it out of service."""
+    passes: Count = 1
+    """How many in a row bring it back."""
+
+
 class UpstreamSettings(_Section):
     """Where one upstream listens. What it may do stands in the policy folder.
 
-    ``ca_file``: PEM of the authorities that its certificate must come from, instead of the
-    system's own.
+    ``address`` gives the Host value; ``further_addresses`` are more processes of the same
+    upstream. ``ca_file``: PEM of the authorities that their certificates must come from,
+    instead of the system's own. ``total_ms`` ends streams and large bodies, too.
     """
 
     address: Origin
+    further_addresses: list[Origin] = []
     ca_file: FilePath | None = None
+    client: Literal["pool", "aiohttp"] = "pool"
+    balance: Literal["round_robin", "least_requests"] = "round_robin"
     connections_max: Count = 64
+    """Exchanges at once with one process, for each audience profile."""
+    sockets_max: Count = 1_000
     connect_ms: Milliseconds = 2_000
+    first_byte_ms: Milliseconds = 30_000
+    idle_ms: Milliseconds = 60_000
+    write_ms: Milliseconds = 30_000
+    total_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 3_600_000
+    breaker_failures: Count = 5
+    breaker_open_ms: Milliseconds = 10_000
+    health: HealthSettings | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return (self.address, *self.further_addresses)
 
     @model_validator(mode="after")
-    def _authorities_need_tls(self) -> Self:
-        if self.ca_file is not None and not self.address.startswith("https://"):
+    def _processes_are_alike(self) -> Self:
+        tls = {one.startswith("https://") for one in self.addresses}
+        if len(tls) != 1:
+            raise ValueError("mixes http:// and https:// among its addresses")
+        if len(set(self.addresses)) != len(self.addresses):
+            raise ValueError("names one address twice")
+        if self.ca_file is not None and tls != {True}:
             raise ValueError("holds `ca_file`, but its address does not begin with https://")
+        return self
+
+
+class RouteLimitSettings(_Section):
+    """What one route takes: bytes of a request's body, requests at once, requests in a time.
+
+    ``rate`` requests in ``rate_period_ms``, evenly, with ``burst`` at once on top of nothing
+    (none: as many as the rate). ``rate_per``: each caller has this allowance, or all have one.
+    """
+
+    body_bytes_max: Count | None = None
+    at_once_max: Count | None = None
+    rate: Count | None = None
+    rate_period_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 1_000
+    burst: Count | None = None
+    rate_per: Literal["caller", "route"] = "caller"
+
+    @model_validator(mode="after")
+    def _burst_comes_with_a_rate(self) -> Self:
+        if self.burst is not None and self.rate is None:
+            raise ValueError("needs `rate` beside `burst`")
         return self
 
 
@@ -265,6 +320,8 @@ class Settings(_Section):
     qdrant: QdrantSettings = QdrantSettings()
     embedder: EmbedderSettings = EmbedderSettings()
     upstreams: dict[Name, UpstreamSettings] = {}
+    route_limits: dict[str, RouteLimitSettings] = {}
+    """Limits by the policy's id of a route."""
     keys: KeySettings = KeySettings()
     limits: LimitSettings = LimitSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
