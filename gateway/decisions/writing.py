@@ -15,6 +15,7 @@ from typing import Any, Final
 from gateway.decisions.facts import Facts, UnitCounts
 from gateway.decisions.fields import FIELDS, SCHEMA, WORD, WORD_CHARACTERS, WORD_MAX, Form
 from gateway.telemetry.fields import RequestRecord, checked, method_word
+from policies.subject import Principal
 
 Values = dict[str, Any]
 """A record as plain JSON: texts, numbers, flags, lists and objects of them."""
@@ -34,6 +35,9 @@ def values_of(record: RequestRecord, *, sampled: float) -> Values:
     """
     facts = record.facts
     counts = facts.tally.counts()
+    principal, subject = facts.principal, facts.subject
+    decisions = facts.decisions
+    task_scope, purpose, narrowed = _wishes(facts)
     values: Values = {
         "schema": SCHEMA,
         "decision_id": secrets.token_hex(16),
@@ -44,74 +48,66 @@ def values_of(record: RequestRecord, *, sampled: float) -> Values:
         "surface": record.surface,
         "route": record.route,
         "method": method_word(record.method),
+        "issuer": principal.issuer if principal is not None else "",
+        "claims": _claims(principal),
         "audience": record.audience,
         "profile": record.profile,
+        "profiles": list(subject.grant.profiles) if subject is not None else [],
+        "task_scope": task_scope,
+        "purpose": purpose,
+        "narrowed": narrowed,
+        "actor": facts.actor.name if facts.actor is not None else "",
         "station": facts.station,
         "effect": record.decision,
         "code": record.code,
-        "duration_us": record.duration_ns // 1_000,
-        "sampled": sampled,
-        "dropped": 0,
-        "masked": [],
-        "erased": [],
-        **_caller(facts),
-        **_wishes(facts),
-        **_decided(facts),
-        **_units(counts),
-    }
-    checked(values, _PERMITTED)
-    return _plain(values)
-
-
-def _caller(facts: Facts) -> Values:
-    principal, subject = facts.principal, facts.subject
-    claims = principal.claims if principal is not None else {}
-    return {
-        "issuer": principal.issuer if principal is not None else "",
-        "claims": sorted(f"{name}={alias}" for name, found in claims.items() for alias in found),
-        "profiles": list(subject.grant.profiles) if subject is not None else [],
-        "actor": facts.actor.name if facts.actor is not None else "",
-    }
-
-
-def _wishes(facts: Facts) -> Values:
-    """What was asked for, as far as the policy has a word for it."""
-    wish, snapshot, subject = facts.wish, facts.snapshot, facts.subject
-    if wish is None or snapshot is None:
-        return {"task_scope": "", "purpose": "", "narrowed": ""}
-    words = snapshot.vocabulary
-    named = wish.task_scope if wish.task_scope in words.tasks else ""
-    return {
-        "task_scope": subject.task_scope if subject is not None else named,
-        "purpose": wish.purpose if wish.purpose in words.purposes else "",
-        "narrowed": wish.audience if wish.audience in words.profiles else "",
-    }
-
-
-def _decided(facts: Facts) -> Values:
-    decisions = facts.decisions
-    rules = dict.fromkeys(rule for decision in decisions for rule in decision.rules)
-    return {"reason": decisions[-1].reason if decisions else "", "rules": list(rules)}
-
-
-def _units(counts: UnitCounts) -> Values:
-    return {
+        "reason": decisions[-1].reason if decisions else "",
+        "rules": list(dict.fromkeys(rule for one in decisions for rule in one.rules)),
         "units": {
             "returned": counts.returned,
             "denied": counts.denied,
             "stale": counts.stale,
         },
-        "classes": [
-            {
-                "class_id": class_id,
-                "consent": consent,
-                "allowed": row.allowed,
-                "denied": row.denied,
-                "not_by_class": row.not_by_class,
-            }
-            for (class_id, consent), row in sorted(counts.classes.items())
-        ],
+        "classes": _classes(counts),
+        "duration_us": record.duration_ns // 1_000,
+        "sampled": sampled,
+        "dropped": 0,
+        "masked": [],
+        "erased": [],
     }
+    checked(values, _PERMITTED)
+    return _plain(values)
+
+
+def _claims(principal: Principal | None) -> list[str]:
+    claims = principal.claims if principal is not None else {}
+    return sorted(f"{name}={alias}" for name, found in claims.items() for alias in found)
+
+
+def _wishes(facts: Facts) -> tuple[str, str, str]:
+    """Task scope, purpose and narrowing audience, as far as the policy has a word for them."""
+    wish, snapshot, subject = facts.wish, facts.snapshot, facts.subject
+    if wish is None or snapshot is None:
+        return "", "", ""
+    words = snapshot.vocabulary
+    named = wish.task_scope if wish.task_scope in words.tasks else ""
+    return (
+        subject.task_scope if subject is not None else named,
+        wish.purpose if wish.purpose in words.purposes else "",
+        wish.audience if wish.audience in words.profiles else "",
+    )
+
+
+def _classes(counts: UnitCounts) -> list[Values]:
+    return [
+        {
+            "class_id": class_id,
+            "consent": consent,
+            "allowed": row.allowed,
+            "denied": row.denied,
+            "not_by_class": row.not_by_class,
+        }
+        for (class_id, consent), row in sorted(counts.classes.items())
+    ]
 
 
 def _plain(values: Values) -> Values:
