@@ -26,6 +26,7 @@ from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
 from gateway.compose.telemetry import opened_telemetry
 from gateway.holder import SnapshotHolder
+from gateway.reload.watcher import Watcher
 from gateway.settings import Listen, Settings
 from gateway.surfaces.admin.plane import AdminPlane
 from gateway.surfaces.checks import gateway_checks
@@ -44,6 +45,7 @@ class Running:
     url: str
     admin_url: str
     snapshots: SnapshotHolder
+    watcher: Watcher
     stores: Stores
     retrieval: Retrieval
     telemetry: Telemetry
@@ -168,6 +170,7 @@ async def _serving(
             url=_url(data_socket),
             admin_url=_url(admin_socket),
             snapshots=parts.snapshots,
+            watcher=parts.watcher,
             stores=parts.stores,
             retrieval=parts.retrieval,
             telemetry=parts.telemetry,

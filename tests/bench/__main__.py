@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from tests.bench import decide, machine, relay, reload, retrieve, shadow
+from tests.bench import decide, decisions, live, machine, relay, reload, retrieve, shadow
 
 SUITES: Final[Mapping[str, Callable[[Console, int], dict[str, Any]]]] = {
     "decide": decide.run,
+    "decisions": decisions.run,
+    "live": live.run,
     "relay": relay.run,
     "reload": reload.run,
     "retrieve": retrieve.run,

@@ -114,6 +114,10 @@ class Press:
         """Stage, wait until every living replica is ready, flip. Gives the digest."""
         return await asyncio.to_thread(self._good, variant)
 
+    async def forced(self, variant: Variant) -> str:
+        """Stage and flip in one breath, before anybody could prepare. Gives the digest."""
+        return await asyncio.to_thread(self._forced, variant)
+
     async def bad(self, variant: Variant, way: str) -> str:
         """Stage something that must not be taken; the code with which it was refused."""
         return await asyncio.to_thread(self._bad, variant, way)
@@ -123,6 +127,12 @@ class Press:
             generation = self._staged(connection, variant.contents, self._signed)
             told = self._told(connection, generation)
             assert set(told.values()) == {("prepared", None)}, told
+            flip(connection, variant.snapshot, generation, activated_by="test")
+        return variant.snapshot.digest
+
+    def _forced(self, variant: Variant) -> str:
+        with self._connection() as connection, connection.transaction():
+            generation = self._staged(connection, variant.contents, self._signed)
             flip(connection, variant.snapshot, generation, activated_by="test")
         return variant.snapshot.digest
 

@@ -243,3 +243,152 @@ def test_two_hundred_reloads_under_load_refuse_nobody_and_decide_nothing_wrong(
 ) -> None:
     """The issue's own number."""
     check_reloads(services, database, tmp_path, 200, seed=2)
+
+
+# --- two replicas -----------------------------------------------------------------------------
+
+
+def test_two_replicas_prepare_before_either_serves_a_change(
+    services: Embedded, database: Database, tmp_path: Path
+) -> None:
+    """Staged, prepared on both, flipped: both answer under the new digest, and nobody in between
+    is refused."""
+
+    async def scene(stage: Stage) -> None:
+        old, new = stage.variants[0], stage.variants[5]
+        watch = Watch({one.snapshot.digest: one.readable for one in stage.variants})
+        asking = [asyncio.create_task(watch.ask(one, 7)) for one in stage.replicas]
+        await until(lambda: bool(watch.under))
+        digest = await stage.press.good(new)
+        await until(lambda: all(one.gateway.snapshot.digest == digest for one in stage.replicas))
+        watch.over.set()
+        await asyncio.gather(*asking)
+        assert (watch.wrong, watch.refused) == ([], Counter())
+        assert set(watch.under) <= {old.snapshot.digest, digest}
+        for one in stage.replicas:
+            reply = await one.get("/v1/scope")
+            assert reply.headers["x-policy-digest"] == digest
+            await ready(one, "replicas", "ok")
+
+    play(services, database, tmp_path, scene, replicas=2)
+
+
+def test_a_replica_that_refuses_keeps_the_change_from_all(
+    services: Embedded, database: Database, tmp_path: Path
+) -> None:
+    """The last good policy stays on both, and both say with which code they refused."""
+
+    async def scene(stage: Stage) -> None:
+        before = stage.gateway.gateway.snapshot.digest
+        code = await stage.press.bad(stage.variants[3], "broken_file")
+        assert code == "policy_invalid"
+        for one in stage.replicas:
+            assert one.gateway.snapshot.digest == before
+            assert (await one.get("/v1/scope")).headers["x-policy-digest"] == before
+            assert (await one.ready())[0] == 200
+            assert counted(one, "staged", code) == 1
+
+    play(services, database, tmp_path, scene, replicas=2)
+
+
+def test_a_replica_that_lost_its_connection_looks_again(
+    services: Embedded, database: Database, tmp_path: Path
+) -> None:
+    """The listening session is killed while the policy changes; nothing is told to it twice."""
+
+    async def scene(stage: Stage) -> None:
+        for new in (stage.variants[2], stage.variants[6]):
+            killed = await stage.gateway.sql(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where usename = 'gw_watch' and datname = current_database()"
+            )
+            assert killed
+            digest = await stage.press.good(new)
+            await until(
+                lambda wanted=digest: all(  # type: ignore[misc]
+                    one.gateway.snapshot.digest == wanted for one in stage.replicas
+                )
+            )
+        for one in stage.replicas:
+            assert one.gateway.watcher.counts.lost[()] >= 1
+            assert (await one.get(f"/v1/units/{UNITS['guide']}")).status == 200
+
+    play(services, database, tmp_path, scene, replicas=2)
+
+
+def test_a_replica_that_was_left_out_of_a_change_follows_it(
+    services: Embedded, database: Database, tmp_path: Path
+) -> None:
+    """A change that nobody prepared (forced): the replica builds what is active and then serves
+    it; until then it refuses rather than answer under a policy that is not in force."""
+
+    async def scene(stage: Stage) -> None:
+        digest = await stage.press.forced(stage.variants[4])
+        reply = await stage.gateway.get("/v1/scope")
+        assert reply.status == 503 or reply.headers["x-policy-digest"] == digest
+        await until(lambda: stage.gateway.gateway.snapshot.digest == digest)
+        assert (await stage.gateway.get("/v1/scope")).headers["x-policy-digest"] == digest
+        assert (await stage.gateway.ready())[1]["policy"] == "ok"
+
+    play(services, database, tmp_path, scene)
+
+
+def test_readiness_tells_of_replicas_that_serve_different_policies(
+    services: Embedded, database: Database, tmp_path: Path
+) -> None:
+    """Degraded, not down: each replica is right about its own policy."""
+
+    async def scene(stage: Stage) -> None:
+        await ready(stage.gateway, "replicas", "ok")
+        await stage.gateway.sql(
+            "insert into gate.replica (id, digest, generation) values"
+            " ('00000000-0000-4000-8000-000000000000', %s, 1)",
+            "f" * 64,
+        )
+        await stage.gateway.sql("notify gw_policy")
+        await ready(stage.gateway, "replicas", "mixed_digests")
+        assert (await stage.gateway.ready())[0] == 200
+        await stage.gateway.sql("update gate.replica set seen_at = now() - interval '1 minute'"
+                                " where digest = repeat('f', 64)")  # fmt: skip
+        await stage.gateway.sql("notify gw_policy")
+        await ready(stage.gateway, "replicas", "ok")
+
+    play(services, database, tmp_path, scene)
+
+
+def test_a_candidate_is_tried_beside_the_policy_in_force(
+    services: Embedded, database: Database, tmp_path: Path
+) -> None:
+    """It is built like a release, decides nothing and goes when its run ends."""
+
+    async def scene(stage: Stage) -> None:
+        holder = stage.gateway.gateway.snapshots
+        before, tried = holder.current.digest, stage.variants[7]
+        files = {path: content.decode() for path, content in tried.contents.items()}
+        await stage.gateway.sql(
+            "insert into gate.policy_candidate (digest, files, sample, started_by, reason)"
+            " values (%s, %s::jsonb, 5, 'test', 'test')",
+            tried.snapshot.digest,
+            json.dumps(files),
+        )
+        await stage.gateway.sql("notify gw_policy, 'candidate'")
+        await until(lambda: holder.candidate is not None)
+        assert holder.candidate is not None
+        assert (holder.candidate.digest, holder.current.digest) == (tried.snapshot.digest, before)
+        assert (await stage.gateway.get(f"/v1/units/{UNITS['faq']}")).status == 404
+        await stage.gateway.sql("update gate.policy_candidate set ended_at = now(), ended_by = ''")
+        await stage.gateway.sql("notify gw_policy, 'candidate'")
+        await until(lambda: holder.candidate is None)
+
+    play(services, database, tmp_path, scene)
+
+
+async def ready(stage: Composed, check: str, word: str) -> None:
+    """Return when a readiness check says this word."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while (await stage.ready())[1][check] != word:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.05)
+
+
+def counted(stage: Composed, errand: str, code: str) -> int:
+    return stage.gateway.watcher.counts.builds[errand, code]
