@@ -6,11 +6,8 @@ journal and sealer, registry, retrieval, hop, data plane
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from joserfc.jwk import ECKey
 
@@ -23,6 +20,7 @@ from gateway.compose.failure import CannotStart, first_line, no_database
 from gateway.compose.filling import open_embedder
 from gateway.compose.state import KEY_FILE, state_folder, write_private
 from gateway.compose.stores import Stores
+from gateway.compose.upstreams import targets
 from gateway.egress.guard import Guard
 from gateway.egress.registry import PostgresRegistry
 from gateway.holder import SnapshotHolder
@@ -31,12 +29,10 @@ from gateway.journal.event import JournalUnavailable
 from gateway.journal.postgres import PostgresJournal
 from gateway.journal.sealer import Sealer
 from gateway.relay.fetch import fetch
-from gateway.relay.hop import Hop, Target
-from gateway.relay.pool import Address, Pool
+from gateway.relay.hop import Hop
 from gateway.relay.retrieval import InProcessRetrieval
-from gateway.relay.upstream import UpstreamTimes
 from gateway.reload.watcher import Watcher
-from gateway.settings import LimitSettings, Settings, UpstreamSettings
+from gateway.settings import LimitSettings, Settings
 from gateway.shadow.keeping import ShadowKeeper
 from gateway.shadow.observer import Shadow
 from gateway.shadow.sink import ShadowedSink, publish
@@ -150,46 +146,6 @@ def _own_keys(settings: Settings) -> OwnKeys:
     except (OSError, BadKeyFile) as error:
         reason = f"the signing key `{path}` cannot be used ({first_line(error)})"
         raise CannotStart("key_unusable", reason, "mend GATEWAY_ASSERTION_KEY_FILE") from error
-
-
-def targets(upstreams: Mapping[str, UpstreamSettings], known: Collection[str]) -> dict[str, Target]:
-    """Where each upstream of the policy is reached, by the policy's name for it.
-
-    A variable of the environment cannot hold a hyphen: `customer_portal` is `customer-portal`
-    where the policy has that one. Raises: CannotStart when the policy has neither, or when
-    an upstream's authorities cannot be read.
-    """
-    by_variable = {name.replace("-", "_"): name for name in known}
-    found: dict[str, Target] = {}
-    for name, upstream in upstreams.items():
-        ours = name if name in known else by_variable.get(name)
-        if ours is None:
-            reason = f"the policy has no upstream `{name}`, so no route would use its address"
-            raise CannotStart("unknown_upstream", reason, f"known are {', '.join(sorted(known))}")
-        found[ours] = _target(upstream)
-    return found
-
-
-def _target(upstream: UpstreamSettings) -> Target:
-    parts = urlsplit(upstream.address)
-    tls = parts.scheme == "https"
-    address = Address(
-        host=parts.hostname or "",
-        port=parts.port or (443 if tls else 80),
-        tls=tls,
-        ca_file=str(upstream.ca_file or ""),
-    )
-    try:
-        ssl.create_default_context(cafile=address.ca_file or None)  # now, not at a first request
-    except OSError as error:
-        reason = f"the authorities in `{address.ca_file}` cannot be used ({first_line(error)})"
-        remedy = "name a PEM file of certificates as `ca_file` of the upstream"
-        raise CannotStart("ca_unusable", reason, remedy) from error
-    times = UpstreamTimes(connect_s=upstream.connect_ms / 1_000)
-    return Target(
-        address.authority,
-        lambda: Pool(address=address, times=times, limit=upstream.connections_max),
-    )
 
 
 def _limits(limits: LimitSettings) -> Limits:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.compose.data_path import targets
 from gateway.compose.failure import CannotStart
+from gateway.compose.upstreams import targets
 from gateway.settings import UpstreamSettings
 
 HERE = UpstreamSettings(address="http://127.0.0.1:9")

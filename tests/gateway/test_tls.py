@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.compose.data_path import targets
 from gateway.compose.failure import CannotStart
+from gateway.compose.upstreams import targets
 from gateway.relay.upstream import UpstreamRequest, UpstreamUnavailable
 from gateway.settings import InvalidSettings, UpstreamSettings, load
 
