@@ -39,7 +39,7 @@ from gateway.relay.hop import Hop
 from gateway.relay.stream import WRITE_STALL_S, Truncated, collect, relay_body
 from gateway.relay.upstream import CallerGone, UpstreamError
 from gateway.relay.watch import CallerWatch
-from gateway.stations import Admitted, Granted, Inspected
+from gateway.stations import Admitted, Granted, Inspected, Relayed
 from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
 from policies.bindings import RouteMode
@@ -289,10 +289,35 @@ class DataPlane:
                 if matched.route.mode is RouteMode.OPAQUE:
                     inspected = await stations.inspect_opaque(relayed)
                 else:
-                    inspected = await stations.inspect_json(relayed, self.guard, visit.tally)
+                    inspected = await self._filtered(relayed, visit, body)
                     visit.event = inspected.event
         visit.passed("inspect")
         return inspected
+
+    async def _filtered(self, relayed: Relayed, visit: Visit, body: Body) -> Inspected:
+        """An upstream's JSON, filtered under the policy in force when it is there.
+
+        The upstream answered already and is not asked twice: what moves is who may see what.
+        Raises: Refusal, ``policy_changed`` also when the request would now go elsewhere.
+        """
+        document = await stations.json_of(relayed)
+        granted = relayed.granted
+        for _ in range(PLACINGS_MAX):
+            try:
+                return await stations.inspect_json(granted, document, self.guard, visit.tally)
+            except PolicyMoved as moved:
+                if not await self._caught_up(moved):
+                    break
+            before = granted.placed.identified.matched
+            granted = await self._decided(before.admitted, visit, body)
+            matched = granted.placed.identified.matched
+            if (matched.route.id, matched.route.mode, matched.route.upstream) != (
+                before.route.id,
+                before.route.mode,
+                before.route.upstream,
+            ):
+                break
+        raise Refusal(Code.POLICY_CHANGED, "while the upstream answered")
 
 
 class _Writer:

@@ -29,6 +29,7 @@ from gateway.errors import Code, Headers, Refusal, challenge
 from gateway.ingress.body import Body
 from gateway.ingress.normalise import origin_form, segments_of, valid_host
 from gateway.ingress.provenance import trusted_peer
+from gateway.ingress.strict_json import Json
 from gateway.journal.event import SecurityEvent
 from gateway.relay.headers import PRIVATE, of_upstream
 from gateway.relay.hop import Hop, Passage
@@ -313,20 +314,27 @@ async def inspect_opaque(relayed: Relayed) -> Inspected:
     return Inspected(response.status, tuple(headers), b"", response, None)
 
 
-async def inspect_json(relayed: Relayed, guard: Guard, tally: Tally) -> Inspected:
-    """The JSON of an upstream, read in full, less what this subject may not see.
-
-    Nothing of the upstream's headers leaves, and nothing of its error bodies.
+async def json_of(relayed: Relayed) -> Json:
+    """The JSON of an upstream, read in full.
 
     Raises: Refusal ``upstream_invalid`` for anything that is not strict JSON in a 200.
     """
-    placed, response = relayed.granted.placed, relayed.response
-    matched = placed.identified.matched
-    upstream = matched.snapshot.upstreams[matched.route.upstream]
     try:
-        document = await document_of(response)
+        return await document_of(relayed.response)
     except (UpstreamError, Truncated) as error:
         raise Refusal(Code.UPSTREAM_INVALID, str(error)) from error
+
+
+async def inspect_json(granted: Granted, document: Json, guard: Guard, tally: Tally) -> Inspected:
+    """The JSON of an upstream, less what this subject may not see.
+
+    Nothing of the upstream's headers leaves, and nothing of its error bodies.
+
+    Raises: Refusal; PolicyMoved when the request must be placed anew.
+    """
+    placed = granted.placed
+    matched = placed.identified.matched
+    upstream = matched.snapshot.upstreams[matched.route.upstream]
     if upstream.facets is None:
         raise Refusal(Code.UPSTREAM_INVALID, "no facet map for a guarded upstream")
     passed = await guard.filtered(

@@ -229,8 +229,8 @@ class Guard:
     ) -> Passed:
         """The JSON of an upstream less the units that this subject may not see.
 
-        Raises: Refusal ``not_found`` when nothing is left, ``policy_changed``,
-        ``retrieval_unavailable`` or ``journal_unavailable``.
+        Raises: Refusal ``not_found`` when nothing is left, ``retrieval_unavailable`` or
+        ``journal_unavailable``; PolicyMoved when it has to be filtered for another subject.
         """
         findings, action = Findings(), EventAction.REFUSED
         sieve = FacetFilter(labels, vocabulary, scope_of(subject, consented=()))
@@ -240,7 +240,7 @@ class Guard:
                 findings.wrong.add(unit_id, class_id, f"upstream:{upstream}")
             registered = await self._look_up((), subject)
             if registered.digest != subject.grant.digest:
-                raise Refusal(Code.POLICY_CHANGED, "while the upstream answered")
+                raise PolicyMoved(registered.digest)
             action = EventAction.WITHHELD
             if kept is None:
                 raise Refusal(Code.NOT_FOUND, "nothing that may leave")

@@ -78,12 +78,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """How long a build took, in seconds of the builder's clock, and what Casbin was asked."""
+    """How long a build took, in seconds, what Casbin was asked, and the processor time of all."""
 
     accept_s: float
     compile_s: float
     prove_s: float
     questions: int
+    cpu_s: float
 
 
 class BuildRefused(Exception):  # noqa: N818 - reads as what it is

@@ -128,6 +128,7 @@ async def _round(gateway: Running, env: dict[str, str], folder: Path) -> dict[st
             "compile_s": round(built.compile_s, 2),
             "quotient_s": round(built.prove_s, 2),
             "questions": built.questions,
+            "cpu_s": round(built.cpu_s, 2),
         },
         "staged_to_swapped_s": round(swapped - staged, 1),
         "baseline": turns.between(start, staged),
