@@ -8,7 +8,7 @@ from opentelemetry.sdk.resources import Resource
 
 from gateway.decisions.log import DecisionLog
 from gateway.decisions.redaction import Redaction
-from gateway.decisions.sinks import LineSink, OtlpSink, Sink, file_sink
+from gateway.decisions.sinks import FileSink, LineSink, OtlpSink, Sink
 from gateway.settings import DecisionLogSettings
 from gateway.telemetry.counters import Counters
 
@@ -24,7 +24,7 @@ def open_log(
     """
     sinks: list[Sink] = []
     if settings.file is not None:
-        sinks.append(file_sink(settings.file, queue_max=settings.queue_max))
+        sinks.append(FileSink(settings.file, queue_max=settings.queue_max))
     if settings.stdout:
         sinks.append(LineSink(out, queue_max=settings.queue_max))
     if settings.otlp and otlp_endpoint is not None:

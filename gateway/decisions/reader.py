@@ -46,14 +46,19 @@ class _Unfit(Exception):  # noqa: N818 - internal: becomes InvalidRecord with th
 
 
 def read_records(
-    lines: Iterable[str | bytes], *, skip_foreign: bool = False
+    lines: Iterable[str | bytes],
+    *,
+    skip_foreign: bool = False,
+    faults: Callable[[InvalidRecord], None] | None = None,
 ) -> Iterator[DecisionRecord]:
     """The records of JSON lines, one by one, in order; blank lines are none.
 
     ``skip_foreign`` passes over JSON objects that do not say that they are decision records:
     standard output carries the access log, too. Records of another version are never skipped.
+    ``faults`` is told of each line that is no record (one that a crash cut short), and the
+    reading goes on behind it.
 
-    Raises: InvalidRecord at the first line that is none (a last line cut short included).
+    Raises: InvalidRecord at the first such line when there is nobody to tell.
     """
     for number, line in enumerate(lines, start=1):
         text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
@@ -67,7 +72,10 @@ def read_records(
             yield _record(tree)
         except _Unfit as error:
             remedy = f"give lines of `{SCHEMA}`, as the gateway writes them"
-            raise InvalidRecord(number, str(error), remedy) from None
+            fault = InvalidRecord(number, str(error), remedy)
+            if faults is None:
+                raise fault from None
+            faults(fault)
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ must neither be displaced by an allow nor be lost uncounted.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -103,13 +102,12 @@ class _Draining:
             self._told += dropped
 
     def _put_out(self, batch: list[_Told]) -> int:
-        if self._written(batch):
-            return 0
-        self._untold += sum(one.dropped for one in batch)
-        return len(batch)
+        lost = batch[self._arrived(batch) :]
+        self._untold += sum(one.dropped for one in lost)
+        return len(lost)
 
-    def _written(self, batch: list[_Told]) -> bool:
-        """Whether the whole batch was written. Runs on the drain's thread."""
+    def _arrived(self, batch: list[_Told]) -> int:
+        """How many of the batch were written, from its start on. On the drain's thread."""
         raise NotImplementedError
 
     def flush(self, *, timeout_s: float) -> bool:
@@ -120,38 +118,68 @@ class _Draining:
 
 
 class LineSink(_Draining):
-    """One JSON object per line, written whole; ``owned`` is closed with the sink."""
+    """One JSON object per line on a stream that others write to as well."""
 
-    def __init__(self, out: TextIO, *, queue_max: int, owned: bool = False) -> None:
+    def __init__(self, out: TextIO, *, queue_max: int) -> None:
         self._out = out
-        self._owned = owned
         super().__init__(name="decision-log", queue_max=queue_max)
+
+    def _arrived(self, batch: list[_Told]) -> int:
+        try:
+            # one call, whole lines: the access log shares this stream
+            self._out.write(_lines(batch).decode("ascii"))
+            self._out.flush()
+        except (OSError, ValueError):  # closed pipe, full disk, closed file
+            return 0
+        return len(batch)
+
+
+class FileSink(_Draining):
+    """One JSON object per line, appended to a file that only its owner can read.
+
+    A line that a full disk or a crash cut short is ended before the next one is written, so
+    that it spoils no other. A rotation by copy and truncate goes on at the new start.
+
+    Raises: OSError when the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, queue_max: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._file = os.open(path, flags, 0o600)
+        self._cut = _is_cut(path)
+        super().__init__(name="decision-file", queue_max=queue_max)
 
     def close(self, *, timeout_s: float) -> None:
         super().close(timeout_s=timeout_s)
-        if self._owned:
-            with contextlib.suppress(OSError, ValueError):  # a full disk: counted already
-                self._out.close()
+        if self._drain.ended:  # a thread that is stuck in it still holds the file
+            os.close(self._file)
 
-    def _written(self, batch: list[_Told]) -> bool:
-        text = b"".join([_line(one.values) for one in batch]).decode("ascii")
+    def _arrived(self, batch: list[_Told]) -> int:
+        first = b"\n" if self._cut else b""
+        text = first + _lines(batch)
+        done = 0
         try:
-            self._out.write(text)  # one call, whole lines: the access log shares this stream
-            self._out.flush()
-        except (OSError, ValueError):  # closed pipe, full disk, closed file
-            return False
-        return True
+            while done < len(text):
+                done += os.write(self._file, text[done:])
+        except OSError:  # a full disk takes a part
+            self._cut = text[done - 1 : done] != b"\n" if done else self._cut
+            return text.count(b"\n", len(first), done)
+        self._cut = False
+        return len(batch)
 
 
-def file_sink(path: Path, *, queue_max: int) -> LineSink:
-    """A sink that appends to a file which only its owner can read. Raises: OSError.
+def _lines(batch: list[_Told]) -> bytes:
+    return b"".join([_line(one.values) for one in batch])
 
-    Each batch is one append, so that a rotation by copy and truncate loses nothing after it.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    out = os.fdopen(descriptor, "w", encoding="ascii")
-    return LineSink(out, queue_max=queue_max, owned=True)
+
+def _is_cut(path: Path) -> bool:
+    """Whether the file ends within a line. A device or a pipe does not."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 class OtlpSink(_Draining):
@@ -169,11 +197,12 @@ class OtlpSink(_Draining):
         super().close(timeout_s=timeout_s)
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # theirs has no types
 
-    def _written(self, batch: list[_Told]) -> bool:
+    def _arrived(self, batch: list[_Told]) -> int:
         records = [
             ReadableLogRecord(_log_record(one), self._resource, self._scope) for one in batch
         ]
-        return self._exporter.export(records) is LogRecordExportResult.SUCCESS
+        done = self._exporter.export(records) is LogRecordExportResult.SUCCESS
+        return len(batch) if done else 0
 
 
 def _log_record(told: _Told) -> LogRecord:

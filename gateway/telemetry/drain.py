@@ -69,6 +69,11 @@ class Drain(Generic[T]):
         self._items.put(mark)
         return mark.reached.wait(timeout_s)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has written its last."""
+        return not self._thread.is_alive()
+
     def close(self, *, timeout_s: float) -> None:
         """Write what is queued, for at most ``timeout_s``; the thread is a daemon."""
         self._items.put(_Mark(last=True))

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from gateway.decisions.log import DecisionLog
 from gateway.decisions.redaction import Redaction
-from gateway.decisions.sinks import file_sink
+from gateway.decisions.sinks import FileSink
 from gateway.telemetry.fields import RequestRecord
 from policies.snapshot import Snapshot, load
 from tests.gateway.decisions.made import facts, finished, tally
@@ -62,7 +62,7 @@ def _microseconds(
     records: list[RequestRecord], redaction: Redaction, ratio: float
 ) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
-        sink = file_sink(Path(folder) / "decisions.jsonl", queue_max=REPEATS)
+        sink = FileSink(Path(folder) / "decisions.jsonl", queue_max=REPEATS)
         log = DecisionLog([sink], redaction=redaction, ratio=ratio, per_second=10**9)
         everywhere, here = time.process_time_ns(), time.thread_time_ns()
         for record in records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ def test_a_collector_is_needed_to_send_to_one(tmp_path: Path) -> None:
         given(tmp_path, "[decision_log]\notlp = true\n")
     text = '[decision_log]\notlp = true\n[telemetry]\notlp_endpoint = "http://127.0.0.1:4318"\n'
     assert given(tmp_path, text).decision_log.wanted
+
+
+def test_the_example_of_the_readme_is_accepted(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "gateway" / "README.md").read_text()
+    (example,) = re.findall(r"```toml\n(\[decision_log\].*?)```", page, re.DOTALL)
+    (tmp_path / "mask-key").write_text("k")
+    log = given(tmp_path, example).decision_log
+    assert log.wanted
+    assert log.mask_key is not None
+    assert log.mask
+    assert log.drop
 
 
 def test_the_key_is_a_secret_and_may_stand_in_a_file(tmp_path: Path) -> None:

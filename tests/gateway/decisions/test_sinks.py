@@ -6,6 +6,8 @@ import io
 import json
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.sdk.resources import Resource
 from pydantic import SecretStr
 
-from gateway.decisions.reader import read_records
-from gateway.decisions.sinks import OtlpSink
+from gateway.decisions.reader import InvalidRecord, read_records
+from gateway.decisions.sinks import FileSink, OtlpSink
 from gateway.settings import DecisionLogSettings, TelemetrySettings
 from gateway.telemetry.providers import open_telemetry
 from policies.snapshot import Snapshot
@@ -104,6 +106,66 @@ def test_the_file_is_appended_to_and_its_owners_alone(snapshot: Snapshot, tmp_pa
         telemetry.close()
     assert len(list(read_records(file.read_bytes().splitlines()))) == 2
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_line_that_was_cut_short_spoils_no_other(snapshot: Snapshot, tmp_path: Path) -> None:
+    """A crash or a full disk in the middle of a line: it is ended, and the reader can go on."""
+    file = tmp_path / "decisions.jsonl"
+    file.write_text('{"schema": "audience-gat')
+    sink = FileSink(file, queue_max=10)
+    written = log(sink)
+    written.add(finished(facts(snapshot)))
+    sink.close(timeout_s=20)
+    lines = file.read_text().splitlines()
+    with pytest.raises(InvalidRecord):
+        list(read_records(lines))
+    faults: list[InvalidRecord] = []
+    assert len(list(read_records(lines, faults=faults.append))) == 1
+    assert [one.line for one in faults] == [1]
+
+
+def test_a_disk_that_takes_a_part_loses_the_rest_and_says_how_many(
+    snapshot: Snapshot, tmp_path: Path
+) -> None:
+    """The system's own limit on a file's size stands for a full disk: a child process, so that
+    no other test meets it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL, str(tmp_path / "decisions.jsonl")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    whole, lost, told_lost = map(int, done.stdout.split())
+    assert 0 < whole < 20
+    assert whole + lost == 20
+    assert told_lost == lost
+
+
+_FULL = """
+import resource, signal, sys
+from pathlib import Path
+from gateway.decisions.reader import read_records
+from gateway.decisions.sinks import FileSink
+from policies.snapshot import load
+from tests.gateway.decisions.made import facts, finished, log
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
+sink, made = FileSink(Path(sys.argv[1]), queue_max=100), facts(load())
+written = log(sink)
+for _ in range(20):
+    written.add(finished(made))
+sink.flush(timeout_s=20)
+lost = sink.lost
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+written.add(finished(made))
+sink.close(timeout_s=20)
+lines = Path(sys.argv[1]).read_text().splitlines()
+found = list(read_records(lines, faults=lambda fault: None))
+print(len(found) - 1, lost, found[-1].dropped)
+"""
 
 
 def test_a_file_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> None:
