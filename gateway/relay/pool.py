@@ -106,7 +106,8 @@ class Pool:
             connect_s=self.times.connect_s,
         )
         self._open.add(connection)
-        if not connection.fresh():
+        # Over TLS the unread bytes may be a session ticket; decrypted ones are seen on arrival.
+        if self._tls is None and not connection.fresh():
             connection.abort()
             raise UpstreamInvalid("the upstream spoke before it was asked")
         return connection
