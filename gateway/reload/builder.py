@@ -18,6 +18,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.reload.frames import HEAD_BYTES, Frame, framed, head_of, opened, sealed
@@ -27,21 +28,29 @@ from policies.snapshot import Snapshot
 
 BUILD_S: Final = 300.0
 START_S: Final = 60.0
-_MODULE: Final = "gateway.reload.forge"
+_FORGE: Final = (sys.executable, "-m", "gateway.reload.forge")
 _PIECE_BYTES: Final = 64 * 1024
 
 
 class Builder:
     """Builds one release at a time; the others wait for their turn."""
 
-    def __init__(self, *, build_s: float = BUILD_S) -> None:
+    def __init__(self, *, build_s: float = BUILD_S, command: Sequence[str] = _FORGE) -> None:
+        """``command`` starts a process that answers as ``gateway.reload.forge`` does."""
         self._build_s = build_s
+        self._command = tuple(command)
         self._turn = asyncio.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.ReadTransport | None = None
         self._ready = False
+
+    @property
+    def process(self) -> int | None:
+        """The id of the process, while it lives."""
+        alive = self._process is not None and self._process.poll() is None
+        return self._process.pid if alive and self._process is not None else None
 
     async def start(self) -> None:
         """Start the process; it is waited for by the first build only.
@@ -102,13 +111,12 @@ class Builder:
             await self._end()
 
     async def _ensure(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        alive = self._process is not None and self._process.poll() is None
-        if alive and self._reader is not None and self._writer is not None:
+        if self.process and self._reader is not None and self._writer is not None:
             return self._reader, self._writer
         await self._end()
         try:
             async with asyncio.timeout(START_S):
-                self._process = await asyncio.to_thread(_started)
+                self._process = await asyncio.to_thread(_started, self._command)
                 reader, writer = await self._piped(self._process)
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             await self._end()
@@ -144,9 +152,9 @@ class Builder:
             await asyncio.to_thread(process.wait)
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", _MODULE],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is for whoever serves; this one ends with its input

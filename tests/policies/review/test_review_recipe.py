@@ -17,10 +17,11 @@ ROOT = DEFAULT_FOLDER.parent
 RECIPES = ROOT / "deploy/review"
 
 
-def review(new: Path, out: Path) -> int:
+def review(new: Path, out: Path, **variables: str) -> int:
     done = subprocess.run(
         [RECIPES / "policy-review.sh", DEFAULT_FOLDER, new, out],
-        env=os.environ | {"GATEWAY": f"{sys.executable} -m gateway", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"GATEWAY": f"{sys.executable} -m gateway", "PYTHONPATH": str(ROOT)}
+        | variables,
         capture_output=True, check=False, timeout=100,
     )  # fmt: skip
     return done.returncode
@@ -38,6 +39,20 @@ def test_a_widening_change_ends_with_20_and_leaves_its_reports(
     assert "WIDENS" in (out / "policy-diff.md").read_text()
     assert 'failures="0"' in (out / "policy-verify.xml").read_text()
     assert '"version": "2.1.0"' in (out / "policy-lint.sarif").read_text()
+
+
+@pytest.mark.skipif(" " in sys.executable, reason="the script splits its command at blanks")
+def test_a_gateway_that_tells_no_numbers_costs_no_diff(folder: Path, tmp_path: Path) -> None:
+    """The pipeline has a token and the second listener is down: the verdict stands all the same."""
+    consents = folder / "rules/consent.csv"
+    consents.write_text(consents.read_text().replace("p, C-CUS-1, customer, support, role:risk_officer, 15m|1h",
+                                                     "p, C-CUS-1, customer, support, role:risk_officer, 15m"))
+    token = tmp_path / "token"
+    token.write_text("abc")
+    told = {"POLICY_TOKEN_FILE": str(token), "POLICY_ADMIN_URL": "http://127.0.0.1:1", "CI": "true"}
+    out = tmp_path / "out"
+    assert review(folder, out, **told) == 4
+    assert "ttl=1h" in (out / "policy-diff.md").read_text()
 
 
 def test_the_examples_name_commands_that_exist() -> None:

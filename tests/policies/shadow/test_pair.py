@@ -64,13 +64,15 @@ EDITS = {
 }  # fmt: skip
 
 
-def edited(tmp_path: Path, file: str, old: str, new: str) -> Reading:
+def edited(tmp_path: Path, *edit: str) -> Reading:
+    """A copy of the shipped policy, with file, old text and new text as often as wanted."""
     for part in ("rules", "models", "mappings", "cases"):
         shutil.copytree(DEFAULT_FOLDER / part, tmp_path / part)
-    path = tmp_path / file
-    text = path.read_text()
-    assert old in text, f"{old!r} is not in {file}"
-    path.write_text(text.replace(old, new, 1))
+    for file, old, new in zip(edit[::3], edit[1::3], edit[2::3], strict=True):
+        path = tmp_path / file
+        text = path.read_text()
+        assert old in text, f"{old!r} is not in {file}"
+        path.write_text(text.replace(old, new, 1))
     return read_unproven(tmp_path)
 
 
@@ -164,3 +166,58 @@ def test_a_route_that_is_closed_to_an_audience_is_named_with_its_method(tmp_path
     (one,) = of(candidate, **customer)
     assert (one.point, one.way, one.asked) == (Point.ROUTE, Way.CLOSES, "POST retrieve")
     assert of(candidate) == ()
+
+
+AGENT = {
+    "issuer": "idp:agents",
+    "claims": claims_key({
+        "groups": ["grp:agents"], "roles": ["role:assistant", "role:auditor"],
+        "task_scopes": ["audit"],
+    }),
+    "task_scope": "audit",
+}  # fmt: skip
+
+
+def test_an_agent_is_placed_in_its_profile_by_the_rules_of_both_files(tmp_path: Path) -> None:
+    """A denial names the row that denies, not the audience that came before it."""
+    row = "p, G-AUD-X, role:assistant, audit, all, agent:auditor, deny\n"
+    (one,) = of(edited(tmp_path, "rules/agents.csv", row, ""), **AGENT)
+    assert (one.point, one.way, one.profile) == (Point.PLACEMENT, Way.OPENS, "agent:auditor")
+    assert one.asked == "idp:agents audit on retrieve"
+    assert (one.live_rules, one.candidate_rules) == (("G-AUD-X",), ("A-AGT-1", "G-AUD-1"))
+
+
+def test_a_method_that_a_route_loses_is_closed_whatever_the_rows_say(tmp_path: Path) -> None:
+    candidate = edited(tmp_path, "rules/routes.yaml", "methods: [POST]", "methods: [PUT]")
+    (one,) = of(candidate)
+    assert (one.point, one.way, one.candidate_rules) == (Point.ROUTE, Way.CLOSES, ())
+
+
+ACTING = [
+    ("may_retrieve: true", "may_retrieve: false", Way.CLOSES, ""),
+    ("profile: customer", "profile: partner", Way.MOVES, "partner"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "way", "becomes"), ACTING)
+def test_a_service_that_acts_for_callers_is_compared_too(
+    tmp_path: Path, old: str, new: str, way: Way, becomes: str
+) -> None:
+    candidate = edited(tmp_path, "rules/upstreams.yaml", old, new)
+    (name,) = [
+        name for name, upstream in SHIPPED.snapshot.upstreams.items()
+        if upstream != candidate.snapshot.upstreams[name]
+    ]  # fmt: skip
+    (one,) = of(candidate, upstream=name)
+    assert (one.point, one.way, one.candidate) == (Point.NARROWING, way, becomes)
+    assert one.asked == f"upstream {name}"
+
+
+def test_words_of_a_request_that_the_candidate_lacks_are_closed(tmp_path: Path) -> None:
+    """A profile to narrow to, a purpose."""
+    files = "rules/vocabulary.yaml", "rules/consent.csv"
+    words = "legal_review", "legal_check"
+    candidate = edited(tmp_path, files[0], *words, files[1], *words)
+    (one,) = of(candidate, purpose="legal_review")
+    assert (one.point, one.way, one.asked) == (Point.PURPOSE, Way.CLOSES, "legal_review")
+    assert of(candidate, purpose="no-such-word") == ()
