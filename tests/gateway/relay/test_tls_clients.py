@@ -19,7 +19,6 @@ from tests.gateway.relay.conftest import Transport, needs
 from tests.gateway.relay.hostile import OK, Peer
 from tests.gateway.test_tls import certificate
 
-
 DECLINED = b"HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n"
 
 
