@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import getpass
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,15 +21,20 @@ from gateway.cli.operator import (
     ReasonOption,
     TokenOption,
     WhoOption,
+    ask,
+    made,
+    reason_of,
 )
 from gateway.cli.policy_live import Live, numbers, permitted
 from gateway.cli.policy_report import Format, FormatOption, Verdict, put
-from gateway.cli.station import Connection, station
+from gateway.cli.station import station
 from gateway.shadow import runs
-from gateway.shadow.runs import AlreadyRunning, NotACandidate, Run
+from gateway.shadow.results import NotACandidate, Results, Run
+from gateway.shadow.runs import AlreadyRunning
+from gateway.surfaces.admin.shadow import SHADOW_PATH, ShadowReply, ShadowRequest
 from policies.errors import PolicyError
 from policies.faults import Faults
-from policies.files import PolicyFiles, digest_of
+from policies.files import PolicyFiles
 from policies.loader import parse_files
 from policies.release.artefact import contents_of
 from policies.review.reading import Reading, of_parsed
@@ -78,7 +84,7 @@ def start(
         except AlreadyRunning as error:
             remedy = "end it with `gateway policy shadow stop` first"
             raise Failure(Exit.REFUSED, "shadow_running", flat(error), remedy) from error
-        live = _live_digest(connection)
+        live = runs.live_digest(connection)
     print(f"run {run}: candidate {found.digest[:12]} beside {live[:12] or 'no live policy yet'}")
     print("answers stay as they are; read the differences with `gateway policy shadow show`")
     return Verdict.OK
@@ -111,7 +117,9 @@ def show(
 ) -> int:
     """Tell where the newest candidate disagreed: by rule, profile and direction.
 
-    With --live it also says how many live units have the states that it opens and closes.
+    With --as or --token-file a running gateway is asked, under that identity and for a reason;
+    else the database. With --live it also says how many live units have the states that it opens
+    and closes.
     """
     options = Options(
         reason=reason,
@@ -123,39 +131,69 @@ def show(
         command="policy shadow show",
     )
     permitted(live, options)
-    with station(settings_of(config), POLICY) as connection:
-        try:
-            run = runs.newest(connection)
-        except NotACandidate as error:
-            remedy = "compare the database with a backup; start the candidate anew"
-            raise Failure(Exit.POLICY, "candidate_altered", flat(error), remedy) from error
-        if run is None:
-            remedy = "begin with `gateway policy shadow start FOLDER --reason TEXT`"
-            raise Failure(Exit.REFUSED, "no_shadow", "no candidate was ever tried", remedy)
-        tallies = runs.counted(connection, run.run)
-        beside = _live_digest(connection)
-        lives = _lives(connection, {*tallies, beside})
-    candidate = _candidate(run)
-    missing = sorted(digest[:12] for digest in {*tallies, beside} - {*lives, ""})
+    found = _asked(options) if who or token_file else _read(config)
+    candidate = _reading(found.run.files)
+    lives = {
+        digest: reading
+        for digest, files in found.policies.items()
+        if (reading := _kept(files)) is not None
+    }
+    missing = sorted(digest[:12] for digest in {*found.tallies, found.beside} - {*lives, ""})
     notes = [f"the files of policy {digest} are not at hand" for digest in missing]
-    asked = live is not Live.NONE and beside in lives
+    counted = live is not Live.NONE and found.beside in lives
     told = report(
         candidate,
-        tallies,
+        found.tallies,
         lives,
-        beside=beside,
-        numbers=numbers(live, lives[beside], candidate, options) if asked else None,
+        beside=found.beside,
+        numbers=numbers(live, lives[found.beside], candidate, options) if counted else None,
         notes=notes,
     )
-    put(form, page(told, head=_head(run)), told)
+    put(form, page(told, head=_head(found.run)), told)
     return Verdict.OK
 
 
-def _candidate(run: Run) -> Reading:
+def _read(config: Path | None) -> Results:
+    """As the database tells it to whoever has its secret. Raises: Failure."""
+    with station(settings_of(config), POLICY) as connection, _believed():
+        found = runs.newest(connection)
+    if found is None:
+        remedy = "begin with `gateway policy shadow start FOLDER --reason TEXT`"
+        raise Failure(Exit.REFUSED, "no_shadow", "no candidate was ever tried", remedy)
+    return found
+
+
+def _asked(options: Options) -> Results:
+    """As a running gateway tells it to an operator. Raises: Failure."""
+    question = made(ShadowRequest, {"reason": reason_of(options)})
+    reply = ask(options, SHADOW_PATH, question, ShadowReply)
+    with _believed():
+        return reply.results()
+
+
+@contextmanager
+def _believed() -> Iterator[None]:
     try:
-        return of_parsed(parse_files(run.files, Faults()))
+        yield
+    except NotACandidate as error:
+        remedy = "compare the database with a backup; start the candidate anew"
+        raise Failure(Exit.POLICY, "candidate_altered", flat(error), remedy) from error
+
+
+def _reading(files: PolicyFiles) -> Reading:
+    try:
+        return of_parsed(parse_files(files, Faults()))
     except PolicyError as error:
-        raise of_policy(error, Path(f"run {run.run}")) from error
+        raise of_policy(error, Path("candidate")) from error
+
+
+def _kept(files: PolicyFiles) -> Reading | None:
+    """A live policy as a reading; None for one that only another version of this program reads,
+    which is then told to be not at hand."""
+    try:
+        return of_parsed(parse_files(files, Faults()))
+    except PolicyError:
+        return None
 
 
 def _head(run: Run) -> tuple[str, ...]:
@@ -168,28 +206,6 @@ def _head(run: Run) -> tuple[str, ...]:
 
 def _time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _live_digest(connection: Connection) -> str:
-    row = connection.execute("select digest from gate.active_revision").fetchone()
-    return str(row[0]) if row is not None else ""
-
-
-def _lives(connection: Connection, digests: set[str]) -> dict[str, Reading]:
-    """The live policies that the database has kept as releases, as far as they can be read."""
-    found: dict[str, Reading] = {}
-    for digest, texts in connection.execute(
-        "select distinct on (digest) digest, files from gate.policy_release"
-        " where digest = any(%s) order by digest, generation desc",
-        [sorted(digests)],
-    ):
-        contents = {path: text.encode() for path, text in texts.items()}
-        # all as from an overlay: whether its issuers may be served is not asked here
-        files = PolicyFiles(contents, digest_of(contents), frozenset(contents))
-        if files.digest == digest:
-            with suppress(PolicyError):  # of another version of this program: `not at hand`
-                found[digest] = of_parsed(parse_files(files, Faults()))
-    return found
 
 
 def _who() -> str:

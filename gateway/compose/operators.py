@@ -13,13 +13,14 @@ from gateway.errors import Code, Refusal
 from gateway.surfaces.admin.explaining import UnitExplanations
 from gateway.surfaces.admin.live import LiveNumbers
 from gateway.surfaces.admin.plane import PREFIX, AdminPlane
+from gateway.surfaces.admin.shadow import SHADOW_PATH, ShadowNumbers, ShadowStore
 from gateway.surfaces.admin.stores import LiveCounts, UnitLabels
 from gateway.surfaces.admin.wire import EXPLAIN_PATH, LIVE_PATH
 from gateway.telemetry.recorder import NotingJournal
 from retrieval.contract import SubjectWire
 from retrieval.errors import PolicyMismatch, RetrievalError
 from retrieval.service import Retrieval
-from retrieval.stores.roles import GUARD, LIVE
+from retrieval.stores.roles import GUARD, LIVE, WATCH
 
 Asgi = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]],
@@ -46,10 +47,11 @@ class OwnSight:
 
 
 async def opened(stack: AsyncExitStack, parts: Parts) -> AdminPlane:
-    """The surface, with the two small pools of its own; they are closed with ``stack``."""
+    """The surface, with the small pools of its own; they are closed with ``stack``."""
     counts = LiveCounts(station_dsn(parts.stores, LIVE))
     labels = UnitLabels(station_dsn(parts.stores, GUARD))
-    for store in (counts, labels):
+    shadow = ShadowStore(station_dsn(parts.stores, WATCH))
+    for store in (counts, labels, shadow):
         await store.open()
         stack.push_async_callback(store.close)
     plane = parts.data_plane
@@ -65,6 +67,7 @@ async def opened(stack: AsyncExitStack, parts: Parts) -> AdminPlane:
                 journal=NotingJournal(parts.journal, parts.telemetry.recorder),
             ),
             EXPLAIN_PATH.encode(): UnitExplanations(labels=labels),
+            SHADOW_PATH.encode(): ShadowNumbers(store=shadow),
         },
         sink=parts.telemetry.recorder,
         limits=plane.limits,

@@ -19,6 +19,7 @@ from policies.shadow.disagreement import Point, Way
 from policies.shadow.tally import Tally
 from retrieval.embedded import Embedded
 from retrieval.stores.roles import POLICY, dsn_for
+from tests.gateway.admin.asking import operator
 from tests.gateway.cli.made import environment
 from tests.gateway.shadow.made import EMPLOYEES_READ_NO_DRAFTS, copied
 from tests.gateway.tokens import Issuers
@@ -63,6 +64,35 @@ def counted(database: Database) -> Tally:
     return tally
 
 
+async def told_to_an_operator(
+    gateway: Composed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same report for a reviewer without the database's secret, with what is live of it."""
+    placed = "select sum(seen) from gate.shadow_count where (outcome, point) = (%s, %s)"
+    while await gateway.sql(placed, "compared", "placement") != [(4,)]:
+        pass  # written every few seconds
+    token = tmp_path / "token"
+    options = ["show", "--format", "json", "--token-file", str(token)]
+    token.write_text(operator(ISSUERS))
+    assert await command(*options, "--reason", "reading a trial") == 1
+    token.write_text(operator(ISSUERS, "policy-reviewer"))
+    assert await command(*options) == 2
+    capsys.readouterr()
+    live = ["--live", "counts", "--reason", "reading a trial"]
+    assert await command(*options, *live) == 0
+    asked = json.loads(capsys.readouterr().out)
+    assert await command("show", "--format", "json") == 0
+    assert asked | {"numbers": None} == json.loads(capsys.readouterr().out)
+    (lost,) = [one["lost"] for one in asked["numbers"]["profiles"]]
+    assert lost["units"] == 1
+    rows = await gateway.sql("select action, effect, told, about_digest from gate.admin_access")
+    assert [row[:2] for row in rows] == [("read_shadow", "allow"), ("live_counts", "allow")]
+    assert rows[0][2:] == (
+        {"run": 1, "compared": asked["compared"], "disagreed": asked["disagreed"]},
+        asked["candidate"],
+    )
+
+
 def test_a_narrowing_candidate_is_counted_and_changes_no_byte(
     env: dict[str, str],
     database: Database,
@@ -95,6 +125,7 @@ def test_a_narrowing_candidate_is_counted_and_changes_no_byte(
             'gateway_shadow_disagreements_total{point="unit",direction="closes",'
             'profile="employee"} 2' in metrics
         )
+        await told_to_an_operator(gateway, tmp_path, capsys)
         assert await command("stop") == 0
         await heeded(gateway, None)
         assert await asked() == before

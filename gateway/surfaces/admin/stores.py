@@ -59,7 +59,7 @@ class UnitLabel:
     jurisdiction: str
 
 
-class _Station:
+class Station:
     """Single statements under one database role, over a small pool."""
 
     def __init__(self, conninfo: str, *, name: str, wait_s: float) -> None:
@@ -101,7 +101,7 @@ class _Station:
             return await (await connection.execute(query.encode(), values)).fetchall()
 
 
-class LiveCounts(_Station):
+class LiveCounts(Station):
     """Counts of what is live, under ``gw_live``."""
 
     def __init__(self, conninfo: str, *, wait_s: float = 2.0) -> None:
@@ -121,7 +121,7 @@ class LiveCounts(_Station):
         return Counted(digest, units, threads)
 
 
-class UnitLabels(_Station):
+class UnitLabels(Station):
     """Labels of units, under ``gw_guard``."""
 
     def __init__(self, conninfo: str, *, wait_s: float = 2.0) -> None:

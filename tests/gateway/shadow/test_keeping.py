@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from gateway.decisions.facts import PerClass
 from gateway.shadow import runs
 from gateway.shadow.keeping import ShadowKeeper
 from gateway.shadow.observer import Shadow
-from gateway.shadow.runs import AlreadyRunning, NotACandidate
+from gateway.shadow.results import NotACandidate
+from gateway.shadow.runs import AlreadyRunning
 from policies.files import PolicyFiles
 from policies.release.artefact import contents_of
 from policies.shadow.disagreement import Point, Way
+from policies.shadow.tally import Tally
 from policies.snapshot import Snapshot, load
 from retrieval.stores.roles import POLICY, WATCH, dsn_for
 from tests.gateway.shadow.made import (
@@ -64,6 +66,14 @@ def begun(database: Database, files: PolicyFiles, *, sample: int = 5) -> int:
         )
 
 
+def counted(connection: psycopg.Connection[Any], run: int) -> Mapping[str, Tally]:
+    """What stands in the database of this run."""
+    found = runs.newest(connection)
+    assert found is not None
+    assert found.run.run == run
+    return found.tallies
+
+
 def busy(snapshot: Snapshot, narrower: Snapshot, routes: tuple[str, ...] = ("retrieve",)) -> Shadow:
     """A shadow that saw one request per route, each with two drafts that the candidate closes."""
     shadow = Shadow(Held(narrower))
@@ -92,7 +102,7 @@ def test_gateways_read_the_candidate_that_was_begun(database: Database, files: P
     with login(database, WATCH) as gateway:
         assert runs.running(gateway) is None
     assert newest is not None
-    assert newest.ended_at is not None
+    assert newest.run.ended_at is not None
 
 
 def test_one_candidate_at_a_time(database: Database, files: PolicyFiles) -> None:
@@ -129,7 +139,7 @@ def test_counts_of_several_gateways_add_up(
 
     asyncio.run(flushed())
     with login(database, POLICY) as connection:
-        ((live, tally),) = runs.counted(connection, run).items()
+        ((live, tally),) = counted(connection, run).items()
     assert live == snapshot.digest
     (one,) = tally.seen
     assert (one.point, one.way, one.profile) == (Point.UNIT, Way.CLOSES, "employee")
@@ -154,7 +164,7 @@ def test_samples_are_kept_up_to_the_number_that_was_asked_for(
 
     asyncio.run(flushed())
     with login(database, POLICY) as connection:
-        (tally,) = runs.counted(connection, run).values()
+        (tally,) = counted(connection, run).values()
     kept = tally.samples[Point.UNIT, Way.CLOSES, "employee"]
     assert len({one.route for one in kept}) == len(kept) == 2
 
@@ -175,7 +185,7 @@ def test_counts_wait_for_a_database_that_is_away(
 
     asyncio.run(main())
     with login(database, POLICY) as connection:
-        (tally,) = runs.counted(connection, run).values()
+        (tally,) = counted(connection, run).values()
     assert tally.seen.total() == 2
 
 
@@ -196,7 +206,7 @@ def test_a_flusher_takes_counts_away_while_requests_go_on(
 
     asyncio.run(main())
     with login(database, POLICY) as connection:
-        (tally,) = runs.counted(connection, run).values()
+        (tally,) = counted(connection, run).values()
     assert tally.compared[Point.PLACEMENT, "employee"] == 2
 
 
