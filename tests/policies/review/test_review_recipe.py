@@ -43,15 +43,15 @@ def test_a_widening_change_ends_with_20_and_leaves_its_reports(
 
 @pytest.mark.skipif(" " in sys.executable, reason="the script splits its command at blanks")
 def test_a_gateway_that_tells_no_numbers_costs_no_diff(folder: Path, tmp_path: Path) -> None:
-    """The pipeline has a token and the second listener is down: the verdict stands all the same."""
+    """The pipeline has a token, the second listener is down: the verdict stands all the same."""
     consents = folder / "rules/consent.csv"
-    consents.write_text(consents.read_text().replace("p, C-CUS-1, customer, support, role:risk_officer, 15m|1h",
-                                                     "p, C-CUS-1, customer, support, role:risk_officer, 15m"))
+    row = "p, C-CUS-1, customer, support, role:risk_officer, 15m"
+    consents.write_text(consents.read_text().replace(f"{row}|1h", row))
     token = tmp_path / "token"
     token.write_text("abc")
     told = {"POLICY_TOKEN_FILE": str(token), "POLICY_ADMIN_URL": "http://127.0.0.1:1", "CI": "true"}
     out = tmp_path / "out"
-    assert review(folder, out, **told) == 4
+    assert review(folder, out, **told) == 10
     assert "ttl=1h" in (out / "policy-diff.md").read_text()
 
 
