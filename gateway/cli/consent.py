@@ -22,7 +22,6 @@ from gateway.cli.check import ConfigOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, of_database
 from gateway.cli.station import Connection, in_force, station
 from gateway.cli.terminal import columns
-from gateway.settings import Settings
 from policies.snapshot import Snapshot
 
 app: Final = typer.Typer(help="Consents to read high-risk material.", no_args_is_help=True)
