@@ -111,6 +111,10 @@ UP_TO_KIND = "{}, {}, published, published, low|standard, enacted|runtime, law|"
         (MAPPING, "readiness: {sort: text, optional: true}", "readiness: {sort: text}", WIDE,
          "fields:"),
         (MAPPING, "inherited: [visibility, ", "inherited: [", NARROW, "inherited:"),
+        (MAPPING, "name: native\n", "name: native\nrelabel: trusted\n", WIDE,
+         "approval -> trusted"),
+        (MAPPING, "name: native\n", "name: native\nrelabel: approval\n", NEUTRAL,
+         "changes no reach"),
         (MAPPING, "# For", "# for", NEUTRAL, "changes no reach"),
     ],
 )  # fmt: skip
@@ -128,6 +132,14 @@ def test_an_edit_goes_one_way_and_is_told(
     assert report.files == (file,)
     if direction is NARROW and file != WORDS:
         assert diff(edited, shipped).direction is WIDE
+
+
+def test_a_mapping_that_is_trusted_no_more_narrows(
+    shipped: Reading, folder: Path, edit: Edit
+) -> None:
+    """What it widened by itself waits for an approver from then on."""
+    edit(MAPPING, "name: native\n", "name: native\nrelabel: trusted\n")
+    assert diff(read_unproven(folder), shipped).direction is NARROW
 
 
 def test_the_same_folder_does_not_differ(shipped: Reading, folder: Path) -> None:

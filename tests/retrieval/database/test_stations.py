@@ -19,6 +19,7 @@ from retrieval.stores.roles import (
     INDEX,
     INGEST,
     JOURNAL,
+    LABEL,
     LIVE,
     OWNER,
     POLICY,
@@ -265,6 +266,14 @@ def test_each_writer_can_write_only_at_its_own_station(world: World) -> None:
         "select from brain.unit_revision",
         "update brain.unit set class_id = 0",
         "insert into gate.admin_access (id) values (gen_random_uuid())",
+    )
+    attempts[LABEL] = (
+        "select from brain.unit",
+        "select from brain.labelled",
+        "select from gate.label_change",
+        "update gate.label_change set state = 'approved'",
+        "insert into gate.security_event (id) values (gen_random_uuid())",
+        "select from gate.profile_grant",
     )
     for role, statements in attempts.items():
         with world.login(role) as connection:
