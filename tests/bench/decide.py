@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+import casbin
 from rich.console import Console
 from rich.table import Table
 
@@ -24,7 +25,7 @@ from gateway.egress.guard import denied_of
 from gateway.egress.registry import Key, Label, Registered
 from policies.decision import SHARED
 from policies.kinds import SHAPES, Kind
-from policies.oracle import Oracle
+from policies.oracle import meets
 from policies.snapshot import Snapshot, load
 from policies.subject import Subject
 from policies.vocabulary import FACETS
@@ -137,8 +138,13 @@ def _show(out: Console, figures: Mapping[str, Any]) -> None:
 
 
 def _enforce(snapshot: Snapshot, requests: Sequence[Sequence[str]]) -> Callable[[], list[bool]]:
-    oracle = Oracle(SHAPES[Kind.UNITS], snapshot.table.units.rows)
-    return lambda: list(itertools.starmap(oracle.allows, requests))
+    """pycasbin as it comes: our oracle keeps a matcher parsed, which is faster."""
+    enforcer = casbin.Enforcer(casbin.Enforcer.new_model(text=SHAPES[Kind.UNITS].model_text))
+    enforcer.add_function("meets", meets)
+    for row in snapshot.table.units.rows:
+        cells = ["|".join(sorted(cell)) for cell in row.cells]
+        enforcer.model.add_policy("p", "p", [row.id, *cells, row.effect.value])
+    return lambda: list(itertools.starmap(enforcer.enforce, requests))
 
 
 def _lookup(snapshot: Snapshot, classes: Sequence[int]) -> Callable[[], list[bool]]:
