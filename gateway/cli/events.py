@@ -20,12 +20,13 @@ from gateway.cli.failure import Exit, Failure, of_database
 from gateway.cli.terminal import columns
 from gateway.compose.stores import attached
 from gateway.journal.chain import EMPTY, Head
-from gateway.journal.reading import Verdict, newest
+from gateway.journal.reading import Verdict, newest, newest_uses
 from gateway.journal.reading import verify as verify_chain
 
 _TITLES: Final = ("time", "kind", "audience", "layer", "units", "action", "trace id", "seal")
+_USE_TITLES: Final = ("time", "action", "effect", "roles", "subject", "told", "reason")
 
-app: Final = typer.Typer(help="Security events: list them, verify their chain.")
+app: Final = typer.Typer(help="Security events and operators' uses: list them, verify their chain.")
 
 
 @app.callback(invoke_without_command=True)
@@ -47,6 +48,25 @@ def events(
         print("no security events")
         return
     for text in columns([_TITLES, *map(_columns, rows)]):
+        print(text)
+
+
+@app.command("access")
+def access(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
+    config: ConfigOption = None,
+) -> None:
+    """List what operators asked of the running gateway, and why; the newest first."""
+    rows = asyncio.run(_uses(config, limit))
+    if as_json:
+        for row in rows:
+            sys.stdout.write(json.dumps(row, default=_word) + "\n")
+        return
+    if not rows:
+        print("no operator has asked anything")
+        return
+    for text in columns([_USE_TITLES, *map(_use, rows)]):
         print(text)
 
 
@@ -91,6 +111,20 @@ def _columns(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _use(row: dict[str, Any]) -> tuple[str, ...]:
+    when: datetime = row["occurred_at"]
+    told = " ".join(f"{name}={value}" for name, value in sorted(row["told"].items()))
+    return (
+        f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+        row["action"],
+        row["effect"],
+        " ".join(row["roles"]),
+        row["subject_hash"][:12],
+        told or "-",
+        row["reason"],
+    )
+
+
 def _word(value: object) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
@@ -102,6 +136,11 @@ def _word(value: object) -> str:
 async def _newest(config: Path | None, limit: int) -> list[dict[str, Any]]:
     async with _journal(config) as connection:
         return await newest(connection, limit=limit)
+
+
+async def _uses(config: Path | None, limit: int) -> list[dict[str, Any]]:
+    async with _journal(config) as connection:
+        return await newest_uses(connection, limit=limit)
 
 
 async def _verify(config: Path | None, kept: Head) -> Verdict:

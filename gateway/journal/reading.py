@@ -1,4 +1,4 @@
-"""Reading the journal: the newest events, and whether anybody has touched it.
+"""Reading the journal: the newest events and uses, and whether anybody has touched it.
 
 Reads as any role that may select the journal (``gw_seal``, or an auditor's own).
 """
@@ -36,6 +36,15 @@ _NEWEST: Final = f"""
 select {_SELECT}, s.position from gate.security_event e
 left join gate.security_event_seal s on s.event_id = e.id
 order by e.occurred_at desc, e.id desc limit %s
+"""
+
+ACCESS_COLUMNS: Final = (
+    "id", "occurred_at", "request_id", "trace_id", "subject_hash", "issuer", "roles", "action",
+    "effect", "rules", "reason", "policy_digest", "about_digest", "told",
+)  # fmt: skip
+_USES: Final = f"""
+select {", ".join(ACCESS_COLUMNS)} from gate.admin_access
+order by occurred_at desc, id desc limit %s
 """
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -87,3 +96,9 @@ async def newest(connection: Connection, *, limit: int) -> list[dict[str, Any]]:
     rows = await (await connection.execute(_NEWEST, [limit])).fetchall()
     names = (*COLUMNS, "sealed_at_position")
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+async def newest_uses(connection: Connection, *, limit: int) -> list[dict[str, Any]]:
+    """The newest uses of the operators' surface first, as column -> value."""
+    rows = await (await connection.execute(_USES, [limit])).fetchall()
+    return [dict(zip(ACCESS_COLUMNS, row, strict=True)) for row in rows]

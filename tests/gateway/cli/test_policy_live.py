@@ -180,6 +180,25 @@ def test_a_live_unit_is_explained_for_a_caller(
     assert len(asyncio.run(running[0].journaled())) == before + 4
 
 
+def test_uses_are_listed_with_their_reasons(
+    running: tuple[Operators, dict[str, str]],
+    command: Command,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The newest first; a reason is shown without the letters that would turn its line."""
+    reason = "change 18: \u202eevil"
+    asked = ("explain", "--unit", "faq/one", "--profile", "customer", "--reason", reason)
+    assert command(*asked).code == 0
+    assert run(["events", "access", "--limit", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "explain_unit" in out
+    assert "change 18: \ufffdevil" in out
+    assert run(["events", "access", "--limit", "1", "--json"]) == 0
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (row["reason"], row["effect"], row["told"]["unit"]) == (
+        reason, "allow", str(unit_id("faq/one")))  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
