@@ -11,7 +11,7 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from policies.decision import SHARED, Grant, Scope
 from policies.errors import UnknownProfile
 from policies.snapshot import Snapshot
 from retrieval.contract import SubjectWire
-from retrieval.errors import PolicyMismatch, Store, StoreUnavailable
+from retrieval.errors import PolicyMismatch
 from retrieval.stores.postgres.failures import mapped
 from retrieval.stores.postgres.reader import PostgresReader
 from retrieval.stores.roles import dsn_for, profile_role, serving_login
@@ -69,25 +69,28 @@ class PostgresTruth:
     ) -> None:
         self._lag_objective_s = lag_objective_s
         self._wait_s = wait_s
-        self._pools: Mapping[str, AsyncConnectionPool[AsyncConnection[Any]]] = {
-            audience: AsyncConnectionPool(
-                dsn_for(serving_login(audience), base_dsn, secret),
-                min_size=1,
-                max_size=connections_max,
-                timeout=wait_s,
-                reconnect_timeout=5,  # then the next request tries: no minutes of backing off
-                open=False,
-                name=serving_login(audience),
-                configure=_configure,
-                # a restarted server is noticed here, not by the next request
-                check=_check,
-                kwargs={
-                    "options": f"-c statement_timeout={statement_ms} {_PLANNING}",
-                    "prepare_threshold": 0,
-                },
-            )
-            for audience in audiences
-        }
+        self._base_dsn, self._secret = base_dsn, secret
+        self._connections_max, self._statement_ms = connections_max, statement_ms
+        self._pools = {audience: self._pool(audience) for audience in audiences}
+
+    def _pool(self, audience: str) -> AsyncConnectionPool[AsyncConnection[Any]]:
+        """Connections under the login of one audience, not opened yet."""
+        return AsyncConnectionPool(
+            dsn_for(serving_login(audience), self._base_dsn, self._secret),
+            min_size=1,
+            max_size=self._connections_max,
+            timeout=self._wait_s,
+            reconnect_timeout=5,  # then the next request tries: no minutes of backing off
+            open=False,
+            name=serving_login(audience),
+            configure=_configure,
+            # a restarted server is noticed here, not by the next request
+            check=_check,
+            kwargs={
+                "options": f"-c statement_timeout={self._statement_ms} {_PLANNING}",
+                "prepare_threshold": 0,
+            },
+        )
 
     async def open(self) -> None:
         """Connects every pool. Raises StoreUnavailable when one cannot log in in time."""
@@ -112,7 +115,8 @@ class PostgresTruth:
         self, subject: SubjectWire, snapshot: Snapshot
     ) -> AsyncIterator[PostgresReader]:
         """A reader for one placed subject: see ``ports.Truth.reading``."""
-        pool, grant = self._placed(subject, snapshot)
+        grant = self._placed(subject, snapshot)
+        pool = await self._connected(snapshot.vocabulary.profiles[grant.profile])
         own = snapshot.grant((grant.profile,))
         with mapped():
             # the first statement begins the transaction, in one round trip with those after it;
@@ -123,23 +127,25 @@ class PostgresTruth:
                     connection, scope, own=own, lag_objective_s=self._lag_objective_s
                 )
 
-    def _placed(
-        self, subject: SubjectWire, snapshot: Snapshot
-    ) -> tuple[AsyncConnectionPool[AsyncConnection[Any]], Grant]:
+    async def _connected(self, audience: str) -> AsyncConnectionPool[AsyncConnection[Any]]:
+        """The pool of an audience. One that came with a later policy is opened by its first
+        request."""
+        pool = self._pools.get(audience)
+        if pool is None:
+            pool = self._pools[audience] = self._pool(audience)
+            await pool.open(wait=False)
+        return pool
+
+    def _placed(self, subject: SubjectWire, snapshot: Snapshot) -> Grant:
         if subject.policy_digest != snapshot.digest:
             raise PolicyMismatch(
                 f"the subject was placed under `{subject.policy_digest[:12]}`,"
                 f" this process holds `{snapshot.digest[:12]}`"
             )
         try:
-            grant = snapshot.grant(subject.profiles)
+            return snapshot.grant(subject.profiles)
         except UnknownProfile as unknown:
             raise PolicyMismatch(str(unknown)) from unknown
-        audience = snapshot.vocabulary.profiles[grant.profile]
-        pool = self._pools.get(audience)
-        if pool is None:
-            raise StoreUnavailable(Store.POSTGRES, f"no login for audience `{audience}`")
-        return pool, grant
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:
