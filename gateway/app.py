@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway import stations
 from gateway.authn.bearer import Authenticator
@@ -30,7 +30,7 @@ from gateway.egress.tally import Tally
 from gateway.errors import PROBLEM_JSON, Code, Headers, Refusal, problem_body, status_of
 from gateway.holder import SnapshotHolder
 from gateway.ingress.abort import ABORT
-from gateway.ingress.body import Body
+from gateway.ingress.body import Body, declared_bytes
 from gateway.ingress.limits import Limits
 from gateway.ingress.provenance import request_id_from, trusted_peer
 from gateway.journal.event import SecurityEvent
@@ -44,6 +44,9 @@ from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
 from policies.bindings import RouteMode
 from retrieval.contract import Answer
+
+if TYPE_CHECKING:  # its rate library loads only where a limit is set
+    from gateway.relay.admission import Admission, Place
 
 JWKS_PATH: Final = b"/.well-known/jwks.json"
 PLACINGS_MAX: Final = 4
@@ -87,6 +90,7 @@ class Visit:
     times: list[StationTime] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     facts: Facts = field(default_factory=Facts)
+    place: Place | None = None
     _mark_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -157,6 +161,7 @@ class DataPlane:
     limits: Limits
     gateway_id: str
     documents: ScopeDocuments = field(default_factory=ScopeDocuments)
+    admission: Admission | None = None
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -189,6 +194,8 @@ class DataPlane:
             _LOG.error("request %s failed: %s\n%s", visit.request_id, name, frames)
             await writer.refuse(Refusal(Code.INTERNAL, name))
         finally:
+            if visit.place is not None:
+                visit.place.leave()
             self.sink.record(visit.record(body))
 
     def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
@@ -263,6 +270,13 @@ class DataPlane:
         visit.passed("place")
         granted = stations.decide(placed, facts.decisions.append)
         visit.decision = "allow"
+        if self.admission is not None and visit.place is None:
+            # a visitor without a token shares the allowance of its address
+            caller = placed.subject.subject_id if identified.principal else visit.peer
+            visit.place = await self.admission.enter(
+                matched.route.id, caller, declared_bytes=declared_bytes(admitted.headers)
+            )
+            body.bytes_max = visit.place.body_bytes
         visit.passed("decide")
         return granted
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from joserfc.jwk import ECKey
 
@@ -44,6 +45,9 @@ from retrieval.app import RetrievalApp, open_retrieval
 from retrieval.errors import RetrievalError
 from retrieval.service import Retrieval
 from retrieval.stores.roles import GUARD, JOURNAL, SEAL, WATCH
+
+if TYPE_CHECKING:
+    from gateway.relay.admission import Admission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,7 @@ async def opened(
         sink=ShadowedSink(telemetry.recorder, shadow),
         limits=_limits(limits),
         gateway_id=settings.gateway_id,
+        admission=_admission(settings, snapshot),
     )
     return Parts(
         snapshots=holder,
@@ -120,6 +125,14 @@ async def opened(
         retrieval=retrieval,
         data_plane=data_plane,
     )
+
+
+def _admission(settings: Settings, snapshot: Snapshot) -> Admission | None:
+    if not settings.route_limits:
+        return None
+    from gateway.compose.route_limits import admission_of
+
+    return admission_of(settings.route_limits, {route.id for route in snapshot.routes})
 
 
 async def _retrieval(

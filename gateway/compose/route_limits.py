@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gateway.compose.failure import CannotStart
-from gateway.relay.admission import Allowance, Per, RouteLimits
+from gateway.relay.admission import Admission, Allowance, Per, RouteLimits
 from gateway.settings.model import RouteLimitSettings
+
+
+def admission_of(settings: Mapping[str, RouteLimitSettings], known: Collection[str]) -> Admission:
+    """What the data plane asks before a request goes on. Raises: CannotStart."""
+    return Admission(route_limits(settings, known))
 
 
 def route_limits(

@@ -30,9 +30,12 @@ def has_body(headers: Headers) -> bool:
 
 
 class Body:
-    """The body of one request. It is read at most once; ``ended`` says whether to its end."""
+    """The body of one request. It is read at most once; ``ended`` says whether to its end.
 
-    __slots__ = ("_bytes", "_headers", "_limits", "_receive", "ended", "read_bytes")
+    ``bytes_max`` bounds one that is passed on; None leaves it to the upstream.
+    """
+
+    __slots__ = ("_bytes", "_headers", "_limits", "_receive", "bytes_max", "ended", "read_bytes")
 
     def __init__(self, receive: Receive, headers: Headers, limits: Limits) -> None:
         self._receive = receive
@@ -41,6 +44,7 @@ class Body:
         self._bytes: bytes | None = None
         self.ended = not has_body(headers)
         self.read_bytes = 0
+        self.bytes_max: int | None = None
 
     async def whole(self) -> bytes:
         """All of it, at most ``limits.body_bytes`` within ``limits.body_s``.
@@ -66,7 +70,8 @@ class Body:
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body as it arrives.
 
-        Raises: Refusal ``request_timeout`` after ``limits.body_idle_s`` of silence; CallerGone.
+        Raises: Refusal ``request_timeout`` after ``limits.body_idle_s`` of silence,
+        ``body_too_large`` beyond ``bytes_max``; CallerGone.
         """
         while not self.ended:
             try:
@@ -79,5 +84,7 @@ class Body:
             piece = message.get("body", b"")
             self.ended = not message.get("more_body", False)
             self.read_bytes += len(piece)
+            if self.bytes_max is not None and self.read_bytes > self.bytes_max:
+                raise Refusal(Code.BODY_TOO_LARGE, "received, for this route")
             if piece:
                 yield piece

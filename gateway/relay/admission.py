@@ -14,7 +14,7 @@ import collections
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -136,14 +136,14 @@ class Admission:
 
 
 class Place(contextlib.AbstractContextManager["Place"]):
-    """One request under way on a limited route."""
+    """One request under way on a limited route, whose body may have ``body_bytes``."""
 
-    __slots__ = ("_body_bytes", "_counts", "_route")
+    __slots__ = ("_counts", "_route", "body_bytes")
 
     def __init__(self, counts: dict[str, int], route: str, body_bytes: int | None) -> None:
         self._counts = counts
         self._route = route
-        self._body_bytes = body_bytes
+        self.body_bytes = body_bytes
         counts[route] += 1
 
     def __exit__(self, *_: object) -> None:
@@ -154,18 +154,6 @@ class Place(contextlib.AbstractContextManager["Place"]):
         if self._route:
             self._counts[self._route] -= 1
             self._route = ""
-
-    def within(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """A body as it comes, as far as it may go. Raises: Refusal ``body_too_large``."""
-        return pieces if self._body_bytes is None else _bounded(pieces, self._body_bytes)
-
-
-async def _bounded(pieces: AsyncIterator[bytes], left: int) -> AsyncIterator[bytes]:
-    async for piece in pieces:
-        left -= len(piece)
-        if left < 0:
-            raise Refusal(Code.BODY_TOO_LARGE, "received, for this route")
-        yield piece
 
 
 _NO_PLACE: Final = Place({"": 0}, "", None)

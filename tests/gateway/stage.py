@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import uvloop
@@ -38,6 +38,9 @@ from retrieval.contract import Answer, Ask
 from tests.gateway import answers
 from tests.gateway.journal.made import MemoryJournal
 from tests.gateway.tokens import Issuers
+
+if TYPE_CHECKING:
+    from gateway.relay.admission import Admission
 
 T = TypeVar("T")
 GATEWAY_ID = "urn:audience-gateway:test"
@@ -203,7 +206,14 @@ class Records:
 class Stage:
     """The gateway under test. ``reset`` between tests; one per session is enough."""
 
-    def __init__(self, snapshot: Snapshot, issuers: Issuers, limits: Limits) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        issuers: Issuers,
+        limits: Limits,
+        admission: Admission | None = None,
+    ) -> None:
+        self.admission = admission
         self.snapshot = snapshot
         self.issuers = issuers
         self.limits = limits
@@ -289,6 +299,7 @@ class Stage:
             sink=self.records,
             limits=self.limits,
             gateway_id=GATEWAY_ID,
+            admission=self.admission,
         )
 
         async def drain() -> None:

@@ -5,17 +5,14 @@ Provenance: issue 4 part 3; attack log row D6 (a body above its limit is refused
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import Code, Refusal
+from gateway.errors import Refusal
 from tests.gateway.relay.clock import run
 from tests.gateway.relay.conftest import needs
-from tests.gateway.relay.hostile import pieces_of
 
 needs("pyrate_limiter")
 
@@ -147,22 +144,6 @@ def test_declared_size_above_the_limit_is_refused_before_a_byte() -> None:
         return codes(*[await refused(gate, size=size) for size in (None, 0, 10, 11)])
 
     assert run(scenario()) == ["", "", "", "body_too_large"]
-
-
-def test_undeclared_body_is_cut_at_its_limit() -> None:
-    """D6: chunks without a length; what may go has gone, the request ends as an abort."""
-    gate = admission(RouteLimits(body_bytes=5))
-
-    async def scenario() -> tuple[bytes, Code]:
-        came = b""
-        with await gate.enter("r", "a", declared_bytes=None) as place:
-            pieces: AsyncIterator[bytes] = place.within(pieces_of(b"abc", b"de", b"f"))
-            came = await anext(pieces) + await anext(pieces)
-            with pytest.raises(Refusal) as caught:
-                await anext(pieces)
-        return came, caught.value.code
-
-    assert run(scenario()) == (b"abcde", Code.BODY_TOO_LARGE)
 
 
 def test_route_without_limits_is_not_limited() -> None:
