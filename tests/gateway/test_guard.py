@@ -184,6 +184,18 @@ def test_declared_but_unseen_id_is_inspected_too(guarded: Stage) -> None:
     assert guarded.journal.events[0].unit_ids == (answers.unit_id(LEAK),)
 
 
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_failure_that_names_a_denied_unit_is_an_event(status: int, guarded: Stage) -> None:
+    """What is said to have been touched counts, although nothing is shown."""
+    guarded.retrieval.script = lambda ask: Answer(
+        status=status, code="index_unavailable", governed=answers.answer(ask, [LEAK]).governed
+    )
+    assert retrieve(guarded).status == 503
+    (event,) = guarded.journal.events
+    assert event.unit_ids == (answers.unit_id(LEAK),)
+    assert event.action is EventAction.REFUSED
+
+
 @pytest.mark.parametrize(
     "change",
     [

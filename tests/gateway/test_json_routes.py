@@ -92,6 +92,7 @@ def test_denied_hit_is_dropped_and_journaled(filtering: Stage) -> None:
     assert json.loads(reply.body) == {"hits": [hit("a")]}
     (event,) = filtering.journal.events
     assert (event.layer, event.action) == ("upstream:customer-portal", EventAction.WITHHELD)
+    assert filtering.records.all[-1].event == event
     assert reply.header("cache-control") == "private, no-store"
 
 
@@ -243,6 +244,11 @@ def test_single_hidden_unit_is_absent(filtering: Stage) -> None:
     """A document that is the unit itself: 404 as for anything absent."""
     assert get(filtering, hit("secret", visibility="Internal")).status == 404
     assert json.loads(get(filtering, hit("a")).body) == hit("a")
+
+
+def test_what_is_kept_is_written_compactly_and_as_it_was_spelt(filtering: Stage) -> None:
+    body = get(filtering, {"hits": [hit("grüße")]}).body
+    assert body.startswith(b'{"hits":[{"title":"gr\xc3\xbc\xc3\x9fe",')
 
 
 def test_request_asks_for_an_answer_that_can_be_read(filtering: Stage) -> None:

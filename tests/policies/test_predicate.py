@@ -103,6 +103,7 @@ def test_exceptions_are_named_when_they_are_few(cell: str, live: str, text: str)
 def test_the_document_holds_what_is_enforced(default: Snapshot) -> None:
     document = as_json.document(default)
     assert document["digest"] == default.digest
+    assert document["class_count"] == default.vocabulary.class_count
     profiles = document["profiles"]
     assert isinstance(profiles, dict)
     assert list(profiles) == list(default.vocabulary.profiles)

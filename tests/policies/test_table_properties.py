@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
@@ -30,14 +30,18 @@ SMALL = {
     "kind": ("a", "b"),
 }
 PROFILES = {"one": "one", "two": "two"}
+NONE_RETIRED: Mapping[str, frozenset[str]] = {facet: frozenset() for facet in FACETS}
 
 
-def small(generations: Sequence[dict[str, tuple[str, ...]]] = (SMALL,)) -> Vocabulary:
+def small(
+    generations: Sequence[dict[str, tuple[str, ...]]] = (SMALL,),
+    retired: Mapping[str, frozenset[str]] = NONE_RETIRED,
+) -> Vocabulary:
     """A vocabulary of 48 states, small enough to ask Casbin about each."""
     facets = generations[-1]
     return Vocabulary(
         facets=facets,
-        retired={facet: frozenset() for facet in FACETS},
+        retired=retired,
         orders={},
         compartments=(),
         audiences=("one", "two"),
@@ -105,6 +109,27 @@ def test_the_quotient_finds_what_the_full_enumeration_finds(
         congruence.check_units(vocabulary, table, sets)
     with pytest.raises(IncongruentPolicy):
         congruence.check_units_exhaustively(vocabulary, table, lambda _: None)
+
+
+def test_the_proofs_look_past_retired_classes_and_into_them() -> None:
+    """Every second class is retired: the live ones behind them are asked, none may be read."""
+    vocabulary = small(retired={**NONE_RETIRED, "kind": frozenset({"b"})})
+    everything = tuple(map(frozenset, (PROFILES, *SMALL.values(), CONSENTS)))
+    sets = FacetSets(vocabulary)
+    table = unit_table(vocabulary, [Row("R-1", everything, Effect.ALLOW, Place("t"))], sets)
+    live = {i for i, _ in vocabulary.classes if not vocabulary.is_retired(i)}
+    assert set(table.classes("two", "granted")) == live
+    assert len(live) * 2 == vocabulary.class_count
+    asked = congruence.check_units_exhaustively(vocabulary, table, lambda _: None)
+    assert asked == len(live) * len(PROFILES) * len(CONSENTS)
+    assert isinstance(table.readable, dict)
+    for class_id in range(vocabulary.class_count):
+        table.readable["one", "none"] ^= 1 << class_id
+        with pytest.raises(IncongruentPolicy):
+            congruence.check_units(vocabulary, table, sets)
+        with pytest.raises(IncongruentPolicy):
+            congruence.check_units_exhaustively(vocabulary, table, lambda _: None)
+        table.readable["one", "none"] ^= 1 << class_id
 
 
 AGENT_DOMAINS = [["r1", "r2", "r3"], ["t1", "t2"], ["u1"], ["p1", "p2"]]
