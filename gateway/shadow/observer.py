@@ -17,10 +17,11 @@ from collections import Counter
 from typing import Final, Protocol
 
 from gateway.decisions.facts import Facts
-from policies.shadow.disagreement import Disagreement, Point, Way
+from policies.shadow.disagreement import Point, Way
 from policies.shadow.pair import Pair
 from policies.shadow.sides import Asked, claims_key
 from policies.shadow.tally import Tally
+from policies.shadow.units import UnitPair
 from policies.snapshot import Snapshot
 
 PAIRS_MAX: Final = 8
@@ -63,6 +64,8 @@ class Shadow:
             candidate = self._snapshots.candidate
             if candidate is not None:
                 self._observe(facts, candidate, route, method)
+            elif self._pair is not None:
+                self._pair = None  # it would keep both policies alive
         except Exception as error:  # noqa: BLE001 - counted as a fault: no request may fail here
             self._fault(facts, error)
 
@@ -92,32 +95,26 @@ class Shadow:
         if pair is None or pair.live is not live or pair.candidate is not candidate:
             pair = self._pair = Pair(live, candidate)
         tally = self._tally(live.digest, candidate.digest)
-        found = [*self._caller(pair, tally, facts, route, method), *self._units(pair, tally, facts)]
-        if found:
-            tally.sample(found, route)
+        self._caller(pair, tally, facts, route, method)
+        if facts.subject is not None:
+            self._units(pair.units(facts.subject.grant.profiles), tally, facts, route)
 
-    def _caller(
-        self, pair: Pair, tally: Tally, facts: Facts, route: str, method: str
-    ) -> tuple[Disagreement, ...]:
+    def _caller(self, pair: Pair, tally: Tally, facts: Facts, route: str, method: str) -> None:
         compared = pair.caller(asked_of(facts, route, method))
         for point, profile in compared.points:
             tally.look(point, profile)
             self.compared[(point,)] += 1
         for one in compared.found:
-            self._count(tally, one, 1)
-        return compared.found
+            tally.add(one)
+            self.disagreed[one.point, one.way, one.profile] += 1
+        if compared.found:
+            tally.sample(compared.found, route)
 
-    def _units(self, pair: Pair, tally: Tally, facts: Facts) -> list[Disagreement]:
-        subject = facts.subject
-        if subject is None:
-            return []
-        classes = facts.tally.counts().classes
-        if not classes:
-            return []
-        both = pair.units(subject.grant.profiles)
-        found: list[Disagreement] = []
+    def _units(self, both: UnitPair, tally: Tally, facts: Facts, route: str) -> None:
         looked = 0
-        for state, counted in classes.items():
+        found: dict[Way, list[int]] = {Way.OPENS: [], Way.CLOSES: []}
+        units: Counter[Way] = Counter()
+        for state, counted in facts.tally.counts().classes.items():
             looked += counted.allowed + counted.denied
             one = both.about(state)
             if one is None:
@@ -125,15 +122,15 @@ class Shadow:
             by_class = counted.denied - counted.not_by_class
             times = counted.allowed if one.way is Way.CLOSES else by_class
             if times > 0:
-                self._count(tally, one, times)
-                found.append(one)
-        tally.look(Point.UNIT, both.name, looked)
-        self.compared[(Point.UNIT,)] += looked
-        return found
-
-    def _count(self, tally: Tally, one: Disagreement, times: int) -> None:
-        tally.add(one, times)
-        self.disagreed[one.point, one.way, one.profile] += times
+                tally.add(one, times)
+                found[one.way].append(state[0])
+                units[one.way] += times
+        if looked:
+            tally.look(Point.UNIT, both.name, looked)
+            self.compared[(Point.UNIT,)] += looked
+        for way, times in units.items():
+            self.disagreed[Point.UNIT, way, both.name] += times
+            tally.keep((Point.UNIT, way, both.name), route, found[way])
 
     def _tally(self, live: str, candidate: str) -> Tally:
         key = live, candidate

@@ -22,7 +22,8 @@ from policies.shadow.sides import ANONYMOUS, Asked, PolicySide, Said, Side
 from policies.shadow.units import UnitPair, unit_pair
 from policies.snapshot import Snapshot
 
-_KEPT_MAX: Final = 4_096
+_KEPT_MAX: Final = 512
+"""Answers that are remembered of each sort; they are freed at once, when a policy changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ Not for several threads. This module does not know where counts are kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -53,21 +53,27 @@ class Tally:
 
     def add(self, found: Disagreement, times: int = 1) -> None:
         """Count one disagreement. Cost: one look-up."""
-        if found not in self.seen and len(self.seen) >= KEYS_MAX:
+        if len(self.seen) >= KEYS_MAX and found not in self.seen:
             found = replace(found, asked="*", live_rules=(), candidate_rules=(), class_id=UNCLASSED)
         self.seen[found] += times
 
     def sample(self, found: Iterable[Disagreement], route: str) -> None:
         """Keep one request as an example of each kind of disagreement that it showed."""
-        classes: dict[SampleKey, set[int]] = {}
+        classes: dict[SampleKey, list[int]] = {}
         for one in found:
-            classes.setdefault((one.point, one.way, one.profile), set()).add(one.class_id)
-        for key, ids in classes.items():
-            kept = self.samples.setdefault(key, [])
-            states = tuple(sorted(ids - {UNCLASSED})[:SAMPLE_CLASSES_MAX])
-            made = Sample(*key, route, states)
-            if len(kept) < SAMPLES_MAX and made not in kept:
-                kept.append(made)
+            classes.setdefault((one.point, one.way, one.profile), []).append(one.class_id)
+        for key, class_ids in classes.items():
+            self.keep(key, route, class_ids)
+
+    def keep(self, key: SampleKey, route: str, class_ids: Collection[int]) -> None:
+        """Keep one request as an example of one kind, unless there are enough of it."""
+        kept = self.samples.setdefault(key, [])
+        if len(kept) >= SAMPLES_MAX:
+            return
+        states = sorted({*class_ids} - {UNCLASSED})
+        made = Sample(*key, route, tuple(states[:SAMPLE_CLASSES_MAX]))
+        if made not in kept:
+            kept.append(made)
 
     def merge(self, other: Tally) -> None:
         """Take over what another one counted, within the same bounds."""

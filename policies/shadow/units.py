@@ -1,9 +1,10 @@
 """Which classes of unit two policies judge differently, for one list of profiles.
 
 Theory. Both sides are bit sets over class ids, so what the candidate would open or close is one
-subtraction each, made once for a list of profiles. A unit then costs one look-up in the set of
-classes about which the two disagree at all; only a member of it needs the consent as well.
-Compartments and consents are the same on both sides, hence they cannot disagree.
+subtraction each, made once for a list of profiles in microseconds, however much differs. A unit
+then costs one test of the set of classes about which the two disagree at all; only a member of
+it needs the consent as well. Compartments and consents are the same on both sides, hence they
+cannot disagree.
 
 Ids of two revisions may differ when the lock was tampered with; the candidate's are then read
 by their values.
@@ -18,7 +19,6 @@ from typing import Final
 from policies.review.unit_diff import translated
 from policies.shadow.disagreement import Disagreement, Point, Way
 from policies.snapshot import Snapshot
-from policies.table import members
 from policies.vocabulary import CONSENTS
 
 ALL: Final = -1
@@ -38,23 +38,24 @@ def joined(profiles: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitPair:
-    """``opens`` and ``closes`` hold class ids, first without and then with a consent.
+    """``opens`` and ``closes`` hold a bit per class id, first without and then with a consent.
 
     ``name`` is that of the profiles together. Disagreements are made once each.
     """
 
     name: str
-    differing: frozenset[int]
-    opens: tuple[frozenset[int], frozenset[int]]
-    closes: tuple[frozenset[int], frozenset[int]]
+    differing: bytes
+    opens: tuple[bytes, bytes]
+    closes: tuple[bytes, bytes]
     _told: dict[tuple[int, bool], Disagreement] = field(
         default_factory=dict, repr=False, compare=False
     )
 
     def about(self, state: tuple[int, bool]) -> Disagreement | None:
         """The disagreement about units of one class and consent, to be counted as it is; None
-        when both sides agree. Cost: one set look-up, and another for what is disagreed about."""
-        if state[0] not in self.differing:
+        when both sides agree. Cost: one test of a bit, and a look-up of what is disagreed about."""
+        byte, differing = state[0] >> 3, self.differing  # in line: asked for every unit
+        if not 0 <= byte < len(differing) or not differing[byte] >> (state[0] & 7) & 1:
             return None
         known = self._told.get(state)
         if known is None:
@@ -65,12 +66,15 @@ class UnitPair:
         return known
 
     def way(self, class_id: int, *, consent: bool) -> Way | None:
-        """What the candidate would change for one unit. Cost: one set look-up, seldom three."""
-        if class_id not in self.differing:
-            return None
-        if class_id in self.closes[consent]:
+        """What the candidate would change for one unit."""
+        if _has(self.closes[consent], class_id):
             return Way.CLOSES
-        return Way.OPENS if class_id in self.opens[consent] else None
+        return Way.OPENS if _has(self.opens[consent], class_id) else None
+
+
+def _has(bits: bytes, class_id: int) -> bool:
+    byte = class_id >> 3
+    return 0 <= byte < len(bits) and bool(bits[byte] >> (class_id & 7) & 1)
 
 
 def about(way: Way, name: str, state: tuple[int, bool]) -> Disagreement:
@@ -82,20 +86,28 @@ def about(way: Way, name: str, state: tuple[int, bool]) -> Disagreement:
 def unit_pair(live: Snapshot, candidate: Snapshot, profiles: Sequence[str]) -> UnitPair:
     """The two policies for units that all of these profiles must be allowed to read.
 
-    A profile that one side does not have reads nothing there. Cost: microseconds, and one per
-    class that differs.
+    A profile that one side does not have reads nothing there. Cost: some ten microseconds.
     """
-    sides = [
-        tuple(readable(snapshot, profiles, consent) for snapshot in (live, candidate))
-        for consent in CONSENTS
-    ]
-    none, granted = (
-        (was, translated(now, candidate.vocabulary, live.vocabulary)) for was, now in sides
+    size = (live.vocabulary.class_count + 7) // 8
+    opens: list[int] = []
+    closes: list[int] = []
+    for consent in CONSENTS:
+        was = readable(live, profiles, consent)
+        now = readable(candidate, profiles, consent)
+        now = translated(now, candidate.vocabulary, live.vocabulary)
+        opens.append(now & ~was)
+        closes.append(was & ~now)
+    differing = opens[0] | opens[1] | closes[0] | closes[1]
+
+    def packed(bits: int) -> bytes:
+        return bits.to_bytes(size, "little")
+
+    return UnitPair(
+        joined(profiles),
+        packed(differing),
+        (packed(opens[0]), packed(opens[1])),
+        (packed(closes[0]), packed(closes[1])),
     )
-    opens = frozenset(members(none[1] & ~none[0])), frozenset(members(granted[1] & ~granted[0]))
-    closes = frozenset(members(none[0] & ~none[1])), frozenset(members(granted[0] & ~granted[1]))
-    differing = frozenset().union(*opens, *closes)
-    return UnitPair(joined(profiles), differing, opens, closes)
 
 
 def readable(snapshot: Snapshot, profiles: Sequence[str], consent: str) -> int:
