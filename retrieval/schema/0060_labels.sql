@@ -91,14 +91,8 @@ alter table brain.expected_artifact alter column labelled_at drop default;
 
 -- --- what a label opens ------------------------------------------------------------------------
 
-create function gate.opens(mask bit varying, class_id smallint) returns boolean
-language sql immutable parallel safe
-set search_path = pg_catalog, pg_temp
-as $$
-    select case when $2 between 0 and length($1) - 1 then get_bit($1, $2) = 1 else false end
-$$;
-
 -- The profiles that may read an object under the second label and not under the first, in order.
+-- Class -1, and one that the masks do not have yet, is readable by nobody.
 create function gate.gains(
     from_class smallint, from_tenant text, from_jurisdiction text,
     to_class smallint, to_tenant text, to_jurisdiction text
@@ -108,10 +102,13 @@ set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(array_agg(g.profile order by g.profile), '{}')
     from gate.profile_grant g
-    cross join lateral (select $2 in ('*', $5) and $3 in ('*', $6) as within) c
     where g.digest = (select a.digest from gate.active_revision a)
-      and ((gate.opens(g.plain, $4) and not (c.within and gate.opens(g.plain, $1)))
-        or (gate.opens(g.consented, $4) and not (c.within and gate.opens(g.consented, $1))))
+      and case when $4 not between 0 and length(g.plain) - 1 then false
+               when $2 in ('*', $5) and $3 in ('*', $6) and $1 between 0 and length(g.plain) - 1
+               then get_bit(g.plain, $4) > get_bit(g.plain, $1)
+                 or get_bit(g.consented, $4) > get_bit(g.consented, $1)
+               else get_bit(g.consented, $4) = 1 -- plain lies within it
+          end
 $$;
 
 -- The class of a whole label; for a unit, blanks are filled from its threads as they are now.
@@ -718,8 +715,7 @@ create policy gw_policy_all on gate.trusted_mapping for all to gw_policy
 create policy gw_label_select on gate.active_revision for select to gw_label using (true);
 
 revoke all on gate.label_change, gate.trusted_mapping, gate.label_change_now from public;
-revoke execute on function gate.opens(bit varying, smallint),
-    gate.gains(smallint, text, text, smallint, text, text),
+revoke execute on function gate.gains(smallint, text, text, smallint, text, text),
     brain.class_of_label(text, uuid, text[]), brain.is_bound(), brain.trusted_at_work(),
     brain.supersede_wish(uuid), brain.note_wish(gate.label_change), brain.class_from_label(),
     brain.refuse_renaming(), gate.journal_widening(uuid[], text, text, text),
