@@ -14,7 +14,7 @@ import pytest
 from psycopg import errors
 
 from policies.vocabulary import FACETS
-from retrieval.stores.roles import INGEST, LABEL, OWNER
+from retrieval.stores.roles import INGEST, LABEL, OWNER, POLICY
 from tests.retrieval.database.world import OPEN, OPEN_THREAD, World
 
 STAFF = ("employee", *OPEN[1:])
@@ -315,6 +315,44 @@ def test_an_approval_that_was_decided_on_something_else_changes_nothing(
     assert code_of(caught) == {"unknown": "GW404"}.get(wrong, "GW412")
     assert common.class_of(unit) == common.class_id(STAFF)
     assert [state for state, _, _ in changes(common, unit)] == ["pending"]
+
+
+def test_an_approval_waits_for_a_policy_that_is_being_activated(world: World) -> None:
+    """And then it was decided under another one: nothing is applied."""
+    unit = world.unit(STAFF)
+    world.run(RELABEL, ["public", unit])
+    change = open_change(world, unit)
+    values = [change, world.snapshot.digest, profiles(world)]
+    with world.login(POLICY) as activating, world.login(LABEL) as approving:
+        activating.execute("begin")
+        activating.execute("update gate.active_revision set digest = %s", ["0" * 64])
+        approving.execute("set lock_timeout = '100ms'")
+        with pytest.raises(errors.LockNotAvailable):
+            approving.execute(APPROVE, values)
+        activating.execute("commit")
+        with pytest.raises(psycopg.DatabaseError) as caught:
+            approving.execute(APPROVE, values)
+    assert code_of(caught) == "GW412"
+    assert world.class_of(unit) == world.class_id(STAFF)
+
+
+def test_a_source_that_narrows_while_it_is_approved_is_heard(world: World) -> None:
+    """Two transactions at once: the approver waits for the source, and finds no wish any more."""
+    unit = world.unit(STAFF)
+    world.run(RELABEL, ["public", unit])
+    change = open_change(world, unit)
+    values = [change, world.snapshot.digest, profiles(world)]
+    with world.login(INGEST) as narrowing, world.login(LABEL) as approving:
+        narrowing.execute("begin")
+        narrowing.execute(RELABEL, ["restricted", unit])
+        approving.execute("set lock_timeout = '100ms'")
+        with pytest.raises(errors.LockNotAvailable):
+            approving.execute(APPROVE, values)
+        narrowing.execute("commit")
+        with pytest.raises(psycopg.DatabaseError) as caught:
+            approving.execute(APPROVE, values)
+    assert code_of(caught) == "GW409"
+    assert world.class_of(unit) == world.class_id(("restricted", *OPEN[1:]))
 
 
 def test_a_journal_that_cannot_be_written_approves_nothing(world: World) -> None:
