@@ -107,6 +107,8 @@ def _started(out: Console, stage: Stage) -> None:
     )
     for reason in report.reasons:
         out.print(f"  [dim]{escape(str(reason))}[/]")
+    if report.waiting:  # somebody made a label of the corpus wider: the tour misses it
+        out.print(f"{len(report.waiting)} label changes are not in effect: gateway labels pending")
     out.print(f"policy {stage.gateway.snapshot.digest[:12]}, gateway at {stage.gateway.url}")
 
 
