@@ -60,3 +60,13 @@ class UnorderedFacet(PolicyError):  # noqa: N818
 
 class WrongCasbin(PolicyError):  # noqa: N818
     """Another distribution owns the module ``casbin``: no verdict of it can be trusted."""
+
+
+class ReleaseRefused(PolicyError):  # noqa: N818
+    """A release must not be served: one stable ``code``, a reason and a remedy."""
+
+    def __init__(self, code: str, reason: str, remedy: str) -> None:
+        self.code = code
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"{code}: {reason}; {remedy}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -40,9 +42,31 @@ def check(config: ConfigOption = None) -> None:
     print(f"settings ok: {config or os.environ.get('GATEWAY_CONFIG') or 'defaults'}")
     print(f"policy ok: {settings.policy or DEFAULT_FOLDER}")
     print(f"digest: {snapshot.digest}")
+    _tell_release(settings)
     for profile in snapshot.vocabulary.profiles:
         grant = snapshot.grant([profile])
         print(
             f"  {profile}: {len(grant.plain)} classes readable,"
             f" {len(grant.consented) - len(grant.plain)} more with consent"
+        )
+
+
+def _tell_release(settings: Settings) -> None:
+    """Whose policy would be served, and a warning where strangers meet an unsigned one."""
+    from gateway.compose.trust import trust_anchor  # late: it loads cryptography
+
+    anchor, listen = trust_anchor(settings), settings.listen.public
+    if anchor.signed:
+        print(
+            f"release: {anchor.environment}, signed by {', '.join(sorted(anchor.keys))},"
+            f" a widening by {anchor.widening_signers} of them"
+        )
+        return
+    print(f"release: {anchor.environment}, nothing has to be signed")
+    if listen.host != "localhost" and not ipaddress.ip_address(listen.host).is_loopback:
+        print(
+            f"gateway: warning: unsigned_release: {listen} is not a loopback address, and whoever"
+            " can edit the folder decides what is served; set `release.environment` and"
+            " `release.keys_file`",
+            file=sys.stderr,
         )

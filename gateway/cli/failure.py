@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.compose.failure import CannotStart
 from gateway.settings import InvalidSettings
-from policies.errors import InvalidPolicy, PolicyError
+from policies.errors import InvalidPolicy, PolicyError, ReleaseRefused
 
 
 class Exit(IntEnum):
@@ -41,7 +41,9 @@ def of_settings(error: InvalidSettings) -> Failure:
 
 
 def of_policy(error: PolicyError, folder: Path) -> Failure:
-    """Every fault of the policy folder, one line each."""
+    """Every fault of the policy folder, one line each; of a release its own words."""
+    if isinstance(error, ReleaseRefused):
+        return Failure(Exit.POLICY, error.code, flat(error.reason), error.remedy)
     remedy = "run `gateway policy verify`; a policy that cannot be proven is not served"
     failure = Failure(Exit.POLICY, "policy_invalid", flat(error), remedy)
     if isinstance(error, InvalidPolicy):
@@ -56,7 +58,14 @@ def of_start(error: CannotStart) -> Failure:
 
 
 _OF_SETTINGS: Final = frozenset(
-    {"embedder_unusable", "key_unusable", "log_unusable", "source_name", "store_missing"}
+    {
+        "embedder_unusable",
+        "key_unusable",
+        "keys_unusable",
+        "log_unusable",
+        "source_name",
+        "store_missing",
+    }
 )
 """Codes of ``CannotStart`` that name a fault of settings or options, not of a store."""
 

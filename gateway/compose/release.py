@@ -51,7 +51,7 @@ def folder_policy(folder: Path, overlay: Path | None = None) -> FolderPolicy:
 def enforced_policy(settings: Settings, stores: Stores, own: FolderPolicy | None) -> Snapshot:
     """The policy that the database enforces from here on: ``own``, or without it the release.
 
-    Raises: CannotStart; PolicyError. Cost: as starting; blocks.
+    Raises: CannotStart; ReleaseRefused and any other PolicyError. Cost: as starting; blocks.
     """
     if own is None:
         return _released(settings, stores)
@@ -118,9 +118,6 @@ def _released(settings: Settings, stores: Stores) -> Snapshot:
             )
     except psycopg.Error as error:
         raise no_database(first_line(error)) from error
-    except ReleaseRefused as error:
-        reason = f"the active release is refused: {error.reason}"
-        raise CannotStart(error.code, reason, error.remedy) from error
     snapshot = proven(parsed)
     with policy_login(stores, snapshot) as connection:
         prove(stores, snapshot)

@@ -16,10 +16,10 @@ This room holds public keys and files; where they come from and who serves them 
 Source: RFC 7515 (general JSON serialisation), RFC 8032, RFC 9864.
 """
 
+from policies.errors import ReleaseRefused
 from policies.release.accepting import accept
 from policies.release.artefact import Artefact, contents_of, direction_of
 from policies.release.manifest import Manifest
-from policies.release.refusal import ReleaseRefused
 from policies.release.signing import cosign, manifest_of, sign, signers_of, verified
 from policies.release.trust import SigningKey, TrustAnchor
 

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from policies.decision import PolicyDigest
+from policies.errors import ReleaseRefused
 from policies.files import digest_of
 from policies.loader import Parsed
 from policies.release.artefact import Artefact, check_contents, direction_of, parsed_of
 from policies.release.manifest import Manifest
-from policies.release.refusal import ReleaseRefused
 from policies.release.signing import Verified, verified
 from policies.release.trust import TrustAnchor
 from policies.review.change import Direction

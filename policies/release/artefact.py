@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from policies.decision import PolicyDigest
-from policies.errors import InvalidPolicy
+from policies.errors import InvalidPolicy, ReleaseRefused
 from policies.faults import Faults
 from policies.files import PolicyFiles, digest_of, read
 from policies.loader import Parsed, parse_files
 from policies.release.manifest import Manifest
-from policies.release.refusal import ReleaseRefused
 from policies.review.change import Direction
 from policies.review.diff import reach
 from policies.review.reading import of_parsed

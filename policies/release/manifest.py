@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from policies.decision import PolicyDigest
-from policies.release.refusal import ReleaseRefused
+from policies.errors import ReleaseRefused
 from policies.review.change import Direction
 
 SCHEMA: Final = "audience-gateway/release/1"

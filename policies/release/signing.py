@@ -16,8 +16,8 @@ from typing import Any, Final
 from joserfc import jws
 from joserfc.errors import JoseError
 
+from policies.errors import ReleaseRefused
 from policies.release.manifest import Manifest
-from policies.release.refusal import ReleaseRefused
 from policies.release.trust import SIGNER, SigningKey, TrustAnchor
 
 TYPE: Final = "policy-release+jws"

@@ -11,8 +11,8 @@ from typing import Any, Final
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 
+from policies.errors import ReleaseRefused
 from policies.release.manifest import ENVIRONMENT
-from policies.release.refusal import ReleaseRefused
 
 DEVELOPMENT: Final = "development"
 WIDENING_SIGNERS: Final = 2

@@ -216,3 +216,17 @@ def test_unreadable_token_is_said(tmp_path: Path) -> None:
     token.write_text("abc")
     token.chmod(0)
     one_line(gateway("query", "x", "--token-file", str(token)), 2, "token_unreadable")
+
+
+def test_check_warns_where_strangers_meet_an_unsigned_policy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is wrong with it on a developer's own machine."""
+    monkeypatch.setenv("GATEWAY_LISTEN", "127.0.0.1:8080")
+    assert run(["check"]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("GATEWAY_LISTEN", "0.0.0.0:8080")
+    assert run(["check"]) == 0
+    out, err = capsys.readouterr()
+    assert "release: development, nothing has to be signed" in out
+    assert err.startswith("gateway: warning: unsigned_release: 0.0.0.0:8080 ")

@@ -1,0 +1,195 @@
+"""Which policy a start enforces: a verified release or nothing, and never an older one again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from gateway.compose.activating import activated
+from gateway.compose.failure import CannotStart
+from gateway.compose.release import enforced_policy, folder_policy
+from gateway.compose.stores import Stores
+from gateway.compose.trust import ReleaseMemory
+from gateway.settings import Settings, load
+from policies.errors import ReleaseRefused
+from policies.release import SigningKey, sign
+from policies.snapshot import DEFAULT_FOLDER
+from retrieval.embedded import Embedded
+from tests.gateway.cli.made import environment
+from tests.policies.release.made import (
+    ANN,
+    BOB,
+    DEFAULT,
+    Artefact,
+    jwks,
+    manifest,
+    narrower,
+    noted,
+    release,
+    wider,
+)  # fmt: skip
+from tests.services import Database
+
+
+@dataclass(frozen=True)
+class Site:
+    """An installation that believes two signers, and its database."""
+
+    settings: Settings
+    stores: Stores
+    tmp: Path
+
+    def activate(self, made: Artefact) -> None:
+        activated(self.settings, self.stores, made.contents, made.jws)
+
+    def start(self) -> str:
+        return enforced_policy(self.settings, self.stores, None).digest
+
+    def refusal(self) -> str:
+        try:
+            self.start()
+        except (CannotStart, ReleaseRefused) as refused:
+            assert refused.reason  # noqa: PT017 - of two kinds
+            assert refused.remedy  # noqa: PT017
+            return refused.code
+        raise AssertionError("it started")
+
+    def as_superuser(self, statement: str, *values: object) -> None:
+        """Whoever has the database in hand, triggers or not."""
+        with psycopg.connect(self.stores.database_url) as connection:
+            connection.execute("set session_replication_role = replica")
+            connection.execute(statement.encode(), values or None)
+
+    def believing(self, *keys: SigningKey, **changes: str) -> Site:
+        """The same installation with other keys or another environment."""
+        file = self.tmp / "other.json"
+        file.write_bytes(jwks(*keys))
+        told = self.settings.release.model_copy(update={"keys_file": file, **changes})
+        return Site(self.settings.model_copy(update={"release": told}), self.stores, self.tmp)
+
+
+@pytest.fixture
+def site(services: Embedded, database: Database, tmp_path: Path) -> Site:
+    (tmp_path / "keys.json").write_bytes(jwks(ANN, BOB))
+    env = environment(services, database, tmp_path) | {
+        "GATEWAY_RELEASE_ENVIRONMENT": "production",
+        "GATEWAY_RELEASE_KEYS_FILE": str(tmp_path / "keys.json"),
+    }
+    stores = Stores(database.url, database.secret, services.qdrant_url, services.qdrant_api_key)
+    return Site(load(None, env), stores, tmp_path)
+
+
+FIRST = release(DEFAULT, 1, change="widening")
+SECOND = release(narrower(), 2, by=[ANN], base=FIRST, change="narrowing")
+
+
+def test_without_a_release_nothing_is_served(
+    site: Site, empty_database: Database, services: Embedded
+) -> None:
+    """Neither from a prepared database nor from an empty one; a folder is no way around."""
+    assert site.refusal() == "no_release"
+    empty = Stores(
+        empty_database.url, empty_database.secret, services.qdrant_url, services.qdrant_api_key
+    )
+    assert Site(site.settings, empty, site.tmp).refusal() == "no_release"
+
+
+def test_the_active_release_is_served_link_by_link(site: Site) -> None:
+    site.activate(FIRST)
+    assert site.start() == FIRST.digest
+    site.activate(SECOND)
+    third = release(noted(narrower(), "why"), 3, by=[BOB], base=SECOND)
+    site.activate(third)
+    assert [site.start(), site.start()] == [third.digest] * 2
+
+
+def test_an_older_release_is_refused_after_a_restart(site: Site) -> None:
+    """Its signatures are as good as on its first day; only the state folder knows better."""
+    site.activate(FIRST)
+    site.activate(SECOND)
+    assert site.start() == SECOND.digest
+    site.as_superuser("update gate.policy_release set state = 'past' where generation = 2")
+    site.as_superuser("update gate.policy_release set state = 'active' where generation = 1")
+    site.as_superuser("update gate.active_revision set generation = 1, digest = %s", FIRST.digest)
+    assert site.refusal() == "older_generation"
+    (site.tmp / "state" / "release.json").write_text("{")
+    assert site.refusal() == "memory_unusable"
+
+
+def test_a_number_is_not_used_for_two_releases(site: Site) -> None:
+    site.activate(FIRST)
+    ReleaseMemory(site.settings).write(1, SECOND.digest)
+    assert site.refusal() == "generation_reused"
+
+
+TAMPERED: Mapping[str, tuple[str, tuple[object, ...]]] = {
+    "hash_mismatch": (
+        "update gate.policy_release set files = jsonb_set(files, '{rules/units.csv}', to_jsonb("
+        "(files ->> 'rules/units.csv') || '# one word more'))",
+        (),
+    ),
+    "unsigned": ("update gate.policy_release set jws = null", ()),
+    "bad_signature": (
+        "update gate.policy_release set jws = jsonb_set(jws, '{signatures,0,signature}',"
+        " jws #> '{signatures,1,signature}')",
+        (),
+    ),
+    "revision_differs": ("update gate.active_revision set digest = %s", ("f" * 64,)),
+    "grants_differ": (
+        "update gate.profile_grant set consented = plain where profile = 'partner'",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("code", sorted(TAMPERED))
+def test_whatever_was_changed_in_the_database_is_found_at_start(site: Site, code: str) -> None:
+    statement, values = TAMPERED[code]
+    site.activate(FIRST)
+    site.as_superuser(statement, *values)
+    assert site.refusal() == code
+
+
+def test_another_environment_and_withdrawn_keys_believe_nothing(site: Site) -> None:
+    site.activate(FIRST)
+    assert site.believing(ANN, BOB, environment="staging").refusal() == "other_environment"
+    eve = SigningKey.generate("eve")
+    assert site.believing(ANN, eve).refusal() == "unknown_signer"
+    assert site.believing(ANN).refusal() == "keys_unusable"
+
+
+def test_a_release_that_understates_its_change_is_not_activated(site: Site) -> None:
+    """Both signers were told that nothing opens."""
+    site.activate(FIRST)
+    lying = release(wider(), 2, base=FIRST, change="none")
+    with pytest.raises(ReleaseRefused, match="change_understated"):
+        site.activate(lying)
+    site.activate(release(wider(), 2, base=FIRST, change="widening"))
+
+
+def test_a_development_start_records_its_folder_and_leaves_signed_releases_alone(
+    site: Site,
+) -> None:
+    own = folder_policy(DEFAULT_FOLDER)
+    development = Site(
+        site.settings.model_copy(update={"release": Settings().release}), site.stores, site.tmp
+    )
+    assert enforced_policy(development.settings, site.stores, own).digest == FIRST.digest
+    told = manifest(DEFAULT, 2, change="widening")
+    activated(site.settings, site.stores, DEFAULT, sign(told, [ANN, BOB]))
+    with pytest.raises(CannotStart) as caught:
+        enforced_policy(development.settings, site.stores, _with_a_note(own))
+    assert caught.value.code == "environment_differs"
+
+
+def _with_a_note(own: Any) -> Any:
+    from dataclasses import replace
+
+    contents = noted(own.contents, "other")
+    digest = release(contents, 1).digest
+    return replace(own, snapshot=replace(own.snapshot, digest=digest), contents=contents)
