@@ -70,8 +70,8 @@ class Grant:
     profiles: tuple[str, ...]
     plain: tuple[int, ...]
     consented: tuple[int, ...]
-    _plain: frozenset[int] = field(init=False, repr=False, compare=False)
-    _consented: frozenset[int] = field(init=False, repr=False, compare=False)
+    _plain: bytes = field(init=False, repr=False, compare=False)
+    _consented: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.profiles:
@@ -81,8 +81,8 @@ class Grant:
             raise ValueError("consent may only open classes, never close them")
         if any(class_id < 0 for class_id in consented):
             raise ValueError("no list may contain the class of unlabelled units")
-        object.__setattr__(self, "_plain", plain)
-        object.__setattr__(self, "_consented", consented)
+        object.__setattr__(self, "_plain", _table(self.plain))
+        object.__setattr__(self, "_consented", _table(self.consented))
 
     @property
     def profile(self) -> str:
@@ -90,8 +90,18 @@ class Grant:
         return self.profiles[0]
 
     def permits_class(self, class_id: int, *, consent: bool) -> bool:
-        """Whether a unit of this class may be read. Cost: one set lookup."""
-        return class_id in (self._consented if consent else self._plain)
+        """Whether a unit of this class may be read. Cost: one look-up."""
+        table = self._consented if consent else self._plain
+        return 0 <= class_id < len(table) and table[class_id] == 1
+
+
+def _table(class_ids: tuple[int, ...]) -> bytes:
+    """One byte per class, 1 for those listed. As quick as a set, and nothing that the garbage
+    collector walks: two hundred grants as sets would cost each full collection 5 ms."""
+    table = bytearray(max(class_ids, default=-1) + 1)
+    for class_id in class_ids:
+        table[class_id] = 1
+    return bytes(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ class Scope:
 
         ``tenant`` and ``jurisdiction`` are the unit's; an empty one is nobody's.
         """
+        permits = self.grant.permits_class
         return (
             (tenant == SHARED or (tenant != "" and tenant in self.tenants))
             and (
@@ -126,8 +137,8 @@ class Scope:
                 or (jurisdiction != "" and jurisdiction in self.jurisdictions)
             )
             and (
-                class_id in self.grant._plain
+                permits(class_id, consent=False)
                 # hashing a UUID costs as much as all the rest: only where it can open something
-                or (class_id in self.grant._consented and unit_id in self._units)
+                or (permits(class_id, consent=True) and unit_id in self._units)
             )
         )

@@ -72,7 +72,7 @@ class Builder:
                     if not self._ready:
                         await _frame(reader)  # it says that it is there
                         self._ready = True
-                    await _sent(writer, framed(Frame.JOB, await asyncio.to_thread(sealed, job)))
+                    await _sent(writer, framed(Frame.JOB, sealed(job)))
                     return await self._received(reader)
             except TimeoutError:
                 await self._give_up(reader, writer)

@@ -30,11 +30,17 @@ from rich.table import Table
 from gateway.compose.running import Running, running
 from gateway.settings.reading import load
 from gateway.settled import settle
+from policies.faults import Faults
+from policies.loader import parse_files
+from policies.release import contents_of
+from policies.snapshot import compiled
+from retrieval.schema.migrate import migrate
 from tests import large_policy
 from tests.gateway.cli.made import clean, environment
 from tests.services import cluster_of, embedded_pair, fresh_database
 
 BASELINE_S: Final = 10.0
+RECEIVING_S: Final = 1.0
 AFTER_S: Final = 5.0
 KEPT_S: Final = 0.0003
 WAIT_SECONDS: Final = 600.0
@@ -78,9 +84,11 @@ def run(out: Console, rounds: int) -> dict[str, Any]:
         database = stack.enter_context(fresh_database(cluster_of(pair)))
         policies = [
             large_policy.write(folder / f"policy-{number}", large_policy.contents(note=f"{number}"))
-            for number in range(rounds + 1)
+            for number in range(1, rounds + 1)
         ]
         env = environment(pair, database, folder)
+        with_words = contents_of(policies[0])  # the database has to know all profiles before
+        migrate(database.url, database.secret, compiled(parse_files(with_words, Faults()))[0])
         figures = uvloop.run(_measured(out, env, policies))
     out.print(_table(figures))
     return {"profiles": large_policy.PROFILES, "rules": large_policy.RULES, "rounds": figures}
@@ -90,36 +98,38 @@ async def _measured(
     out: Console, env: dict[str, str], policies: Sequence[Path]
 ) -> list[dict[str, Any]]:
     found = []
-    settings = load(None, env)
-    began = time.perf_counter()
-    async with running(settings, policy_folder=policies[0], embedded=False) as gateway:
-        out.print(f"started with {policies[0].name} in {time.perf_counter() - began:.1f} s")
+    async with running(load(None, env), embedded=False) as gateway:
         settle()
-        for folder in policies[1:]:
+        for folder in policies:
             for profile in gateway.snapshot.vocabulary.profiles:
                 gateway.snapshot.grant([profile])
             found.append(await _round(gateway, env, folder))
-            out.print(f"{folder.name}: {found[-1]['built']}")
+            out.print(f"{folder.name}: {found[-1]['built']}, {found[-1]['staged_to_swapped_s']} s")
     return found
 
 
 async def _round(gateway: Running, env: dict[str, str], folder: Path) -> dict[str, Any]:
-    turns = Turns()
-    counting = asyncio.create_task(turns.count())
-    start = time.perf_counter()
-    await asyncio.sleep(BASELINE_S)
-    staged = time.perf_counter()
-    before = gateway.snapshot.digest
+    turns, before = Turns(), gateway.snapshot.digest
     with _pressing(env, folder) as process:
-        while gateway.snapshot.digest == before:
+        assert process.stdin is not None
+        await asyncio.sleep(BASELINE_S)  # it starts, and reads the policy
+        counting = asyncio.create_task(turns.count())
+        start = time.perf_counter()
+        await asyncio.sleep(3 * BASELINE_S)
+        staged = time.perf_counter()
+        process.stdin.write(b"now\n")
+        while not gateway.snapshots.prepared:
             assert time.perf_counter() < staged + WAIT_SECONDS, "the release never came"
-            assert process.poll() in {None, 0}, "it could not be staged"
-            await asyncio.sleep(0.001)
-    swapped = time.perf_counter()
-    await asyncio.sleep(AFTER_S)
-    end = time.perf_counter()
-    turns.over = True
-    await counting
+            await asyncio.sleep(0.01)
+        prepared = time.perf_counter()
+        while gateway.snapshot.digest == before:
+            assert time.perf_counter() < staged + WAIT_SECONDS, "nobody flipped"
+            await asyncio.sleep(0.01)
+        swapped = time.perf_counter()
+        await asyncio.sleep(AFTER_S)
+        end = time.perf_counter()
+        turns.over = True
+        await counting
     built = gateway.watcher.counts.last
     assert built is not None
     return {
@@ -132,8 +142,9 @@ async def _round(gateway: Running, env: dict[str, str], folder: Path) -> dict[st
         },
         "staged_to_swapped_s": round(swapped - staged, 1),
         "baseline": turns.between(start, staged),
-        "building": turns.between(staged, swapped - 2),
-        "activating": turns.between(swapped - 2, end),
+        "building": turns.between(staged, prepared - RECEIVING_S),
+        "receiving": turns.between(prepared - RECEIVING_S, prepared),
+        "swapping": turns.between(prepared, end),
     }
 
 
@@ -141,16 +152,18 @@ async def _round(gateway: Running, env: dict[str, str], folder: Path) -> dict[st
 def _pressing(env: dict[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Another process that stages a folder, waits for us and flips."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.reload_press", str(folder)], env=clean() | env
+        [sys.executable, "-m", "tests.bench.reload_press", str(folder)],
+        env=clean() | env,
+        stdin=subprocess.PIPE,
+        bufsize=0,
     ) as process:
         yield process
-        process.wait(30)
 
 
 def _table(figures: Sequence[dict[str, Any]]) -> Table:
     table = Table("round", "span", "s", "longest ms", "> 1 ms", "longest computed ms", "> 1 ms")
     for number, one in enumerate(figures, 1):
-        for span in ("baseline", "building", "activating"):
+        for span in ("baseline", "building", "receiving", "swapping"):
             told = one[span]
             table.add_row(
                 f"{number}",

@@ -191,7 +191,7 @@ async def reloaded(stage: Stage, times: int, seed: int) -> Watch:
             else:
                 current = chance.choice([one for one in stage.variants if one is not current])
                 digest = await stage.press.good(current)
-                await until(lambda wanted=digest: gateway.gateway.snapshot.digest == wanted)
+                await serving([gateway], digest)
             assert gateway.gateway.snapshot.digest == current.snapshot.digest
             assert (await gateway.ready())[1]["policy"] == "ok"
     finally:
@@ -206,6 +206,11 @@ async def reloaded(stage: Stage, times: int, seed: int) -> Watch:
 
 def _wider(made: list[Variant], current: Variant) -> Variant | None:
     return next((one for one in made if one.readable > current.readable), None)
+
+
+async def serving(replicas: list[Composed], digest: str) -> None:
+    """Return when all of them hold this policy."""
+    await until(lambda: all(one.gateway.snapshot.digest == digest for one in replicas))
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -260,7 +265,7 @@ def test_two_replicas_prepare_before_either_serves_a_change(
         asking = [asyncio.create_task(watch.ask(one, 7)) for one in stage.replicas]
         await until(lambda: bool(watch.under))
         digest = await stage.press.good(new)
-        await until(lambda: all(one.gateway.snapshot.digest == digest for one in stage.replicas))
+        await serving(stage.replicas, digest)
         watch.over.set()
         await asyncio.gather(*asking)
         assert (watch.wrong, watch.refused) == ([], Counter())
@@ -304,11 +309,7 @@ def test_a_replica_that_lost_its_connection_looks_again(
             )
             assert killed
             digest = await stage.press.good(new)
-            await until(
-                lambda wanted=digest: all(  # type: ignore[misc]
-                    one.gateway.snapshot.digest == wanted for one in stage.replicas
-                )
-            )
+            await serving(stage.replicas, digest)
         for one in stage.replicas:
             assert one.gateway.watcher.counts.lost[()] >= 1
             assert (await one.get(f"/v1/units/{UNITS['guide']}")).status == 200
