@@ -17,7 +17,7 @@ from gateway.compose.stores import Stores
 from gateway.compose.trust import ReleaseMemory
 from gateway.settings import Settings, load
 from policies.errors import ReleaseRefused
-from policies.release import SigningKey, sign
+from policies.release import Artefact, SigningKey, sign
 from policies.snapshot import DEFAULT_FOLDER
 from retrieval.embedded import Embedded
 from tests.gateway.cli.made import environment
@@ -25,7 +25,6 @@ from tests.policies.release.made import (
     ANN,
     BOB,
     DEFAULT,
-    Artefact,
     jwks,
     manifest,
     narrower,
