@@ -290,7 +290,7 @@ def test_the_journal_cannot_be_rewritten_even_by_the_superuser(world: World) -> 
         connection.execute(
             "insert into gate.consumer_contract_log (kind, request_id) values ('violation', 'r')"
         )
-    for statement in ("update {} set kind = 'x'", "delete from {}", "truncate {} cascade"):
+    for statement in ("update {} set request_id = 'x'", "delete from {}", "truncate {} cascade"):
         for table in ("gate.consumer_contract_log", "gate.security_event", "gate.admin_access"):
             with pytest.raises(errors.InsufficientPrivilege, match="only grows"):
                 world.as_superuser(statement.format(table))
