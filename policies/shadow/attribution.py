@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policies.shadow.disagreement import Disagreement, Way
+from policies.shadow.disagreement import Disagreement
 from policies.shadow.units import JOINT
 from policies.snapshot import Snapshot
 from policies.table import Verdict
@@ -21,7 +21,7 @@ def attributed(live: Snapshot, candidate: Snapshot, found: Disagreement) -> Disa
     for profile in found.profile.split(JOINT):
         was = _verdict(live, profile, found.class_id, found.consent)
         now = _verdict(candidate, profile, _moved(found.class_id, live, candidate), found.consent)
-        if was.allowed is not now.allowed and now.allowed is (found.way is Way.OPENS):
+        if was.allowed is not now.allowed:
             return replace(found, live_rules=_deciding(was), candidate_rules=_deciding(now))
     return found
 
