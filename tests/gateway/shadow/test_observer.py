@@ -111,6 +111,14 @@ def test_a_unit_kept_back_for_its_compartment_is_denied_by_both(
     assert units(tally) == {(Way.OPENS, draft, False): 1}
 
 
+def test_only_what_was_shown_can_be_closed(snapshot: Snapshot, narrower: Snapshot) -> None:
+    """A request that was walked twice, under two policies, may have shown and kept one class."""
+    draft = class_id(snapshot, readiness="approved")
+    both = {(draft, False): PerClass(allowed=2, denied=3)}
+    assert units(observed(narrower, request(snapshot, both))) == {(Way.CLOSES, draft, False): 2}
+    assert units(observed(snapshot, request(narrower, both))) == {(Way.OPENS, draft, False): 3}
+
+
 def test_two_profiles_at_once_are_compared_as_their_intersection(
     snapshot: Snapshot, narrower: Snapshot
 ) -> None:
@@ -189,11 +197,14 @@ def test_too_many_kinds_of_disagreement_are_counted_together() -> None:
 
 def test_counts_that_could_not_be_kept_are_not_lost(snapshot: Snapshot, narrower: Snapshot) -> None:
     shadow = Shadow(Held(narrower))
+    draft = class_id(snapshot, readiness="approved")
     for _ in range(2):
-        shadow.observe(request(snapshot), route="retrieve", method="POST")
+        facts = request(snapshot, {(draft, False): PerClass(allowed=3)})
+        shadow.observe(facts, route="retrieve", method="POST")
         shadow.give_back(shadow.take())
     (tally,) = shadow.take().values()
     assert tally.compared[Point.PLACEMENT, "employee"] == 2
+    assert units(tally) == {(Way.CLOSES, draft, False): 6}
     assert shadow.take() == {}
 
 
