@@ -111,24 +111,88 @@ as $$
           end
 $$;
 
--- The class of a whole label; for a unit, blanks are filled from its threads as they are now.
+-- brain.inherited (0003), by what threads say: in effect, or as their sources wish.
+create function brain.inherited_words(units uuid[], wished boolean)
+returns table (unit_id uuid, facet text, value text, contradictory boolean)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    with offered as (
+        select m.unit_id, f.facet, f.value, m.status = 'active' as firm, k.rank,
+               exists (select from gate.facet_word o
+                       where o.facet = f.facet and o.rank is not null) as ordered
+        from brain.thread_membership m
+        join brain.thread t on t.id = m.thread_id and t.deleted_at is null
+        cross join lateral (select wished and t.wish is not null as held) w
+        cross join lateral (values
+            ('visibility', case when w.held then t.wish[1] else t.visibility end),
+            ('readiness', case when w.held then t.wish[2] else t.readiness end),
+            ('publication_state', case when w.held then t.wish[3] else t.publication_state end),
+            ('risk_class', case when w.held then t.wish[4] else t.risk_class end),
+            ('authority', case when w.held then t.wish[5] else t.authority end)) f (facet, value)
+        left join gate.facet_word k on k.facet = f.facet and k.word = f.value
+        where m.unit_id = any (units) and m.status <> 'wrong_link' and f.value is not null
+    )
+    select o.unit_id, o.facet,
+           case when not bool_or(o.firm) then null
+                when o.ordered
+                then (array_agg(o.value order by coalesce(o.rank, 2147483647) desc, o.value))[1]
+                when count(distinct o.value) = 1 then min(o.value)
+           end,
+           bool_or(o.firm) and not o.ordered and count(distinct o.value) > 1
+    from offered o
+    group by o.unit_id, o.facet, o.ordered
+$$;
+
+create or replace function brain.inherited(units uuid[])
+returns table (unit_id uuid, facet text, value text, contradictory boolean)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select i.unit_id, i.facet, i.value, i.contradictory from brain.inherited_words(units, false) i
+$$;
+
+-- The class of a unit's label whose blanks its threads fill.
+create function brain.class_of_filled(object_id uuid, label text[], wished boolean)
+returns smallint
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select gate.class_of(
+        coalesce(label[1], max(i.value) filter (where i.facet = 'visibility')),
+        coalesce(label[2], max(i.value) filter (where i.facet = 'readiness')),
+        coalesce(label[3], max(i.value) filter (where i.facet = 'publication_state')),
+        coalesce(label[4], max(i.value) filter (where i.facet = 'risk_class')),
+        coalesce(label[5], max(i.value) filter (where i.facet = 'authority')),
+        label[6])
+    from brain.inherited_words(array[object_id], wished) i
+$$;
+
+-- The class of a whole label. A unit's blanks are filled from its threads as they are; but what a
+-- thread's wish would close to the unit's readers is closed although the thread itself waits.
 create function brain.class_of_label(sort text, object_id uuid, label text[]) returns smallint
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    filled text[] := label;
+    present smallint;
+    wished smallint;
 begin
-    if sort = 'unit' and array_position(label[1:5], null) is not null then
-        select array[coalesce(label[1], max(i.value) filter (where i.facet = 'visibility')),
-                     coalesce(label[2], max(i.value) filter (where i.facet = 'readiness')),
-                     coalesce(label[3], max(i.value) filter (where i.facet = 'publication_state')),
-                     coalesce(label[4], max(i.value) filter (where i.facet = 'risk_class')),
-                     coalesce(label[5], max(i.value) filter (where i.facet = 'authority')),
-                     label[6]]
-            into filled from brain.inherited(array[object_id]) i;
+    if sort <> 'unit' or array_position(label[1:5], null) is null then
+        return gate.class_of(label[1], label[2], label[3], label[4], label[5], label[6]);
     end if;
-    return gate.class_of(filled[1], filled[2], filled[3], filled[4], filled[5], filled[6]);
+    present := brain.class_of_filled(object_id, label, false);
+    if not exists (
+        select from brain.thread_membership m
+        join brain.thread t on t.id = m.thread_id
+        where m.unit_id = object_id and t.wish is not null) then
+        return present;
+    end if;
+    wished := brain.class_of_filled(object_id, label, true);
+    return case
+        when gate.gains(present, '*', '*', wished, '*', '*') = '{}' then wished
+        when gate.gains(wished, '*', '*', present, '*', '*') = '{}' then present
+        else -1 end;
 end $$;
 
 -- --- who may widen -----------------------------------------------------------------------------
@@ -227,8 +291,15 @@ begin
     held := array[old.visibility, old.readiness, old.publication_state, old.risk_class,
                   old.authority, old.kind, old.tenant, old.jurisdiction];
     restated := said is distinct from held or new.wish is distinct from old.wish;
-    if not restated and old.wish is not null then
-        said := old.wish;
+    if old.wish is not null and new.wish is not distinct from old.wish
+        and (bound or not restated) then
+        -- a part of the label is said anew, or nothing; the rest is still wished
+        said := array(
+            select case when o.word is distinct from h.word then o.word else w.word end
+            from unnest(said) with ordinality o (word, place)
+            join unnest(held) with ordinality h (word, place) using (place)
+            join unnest(old.wish) with ordinality w (word, place) using (place)
+            order by place);
     end if;
     if sort = 'unit' and (array_position(said[1:5], null) is not null
                           or array_position(held[1:5], null) is not null) then
@@ -354,6 +425,42 @@ create trigger class_from_label before insert or update on brain.label
     for each row execute function brain.class_from_label('label');
 create trigger class_from_label before insert or update on brain.expected_artifact
     for each row execute function brain.class_from_label('artifact');
+
+-- As in 0004, and for what threads wish.
+create or replace function brain.after_thread_update() returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    touched uuid[];
+begin
+    update brain.thread_term p
+    set class_id = v.class_id, tenant = v.tenant, jurisdiction = v.jurisdiction
+    from (select n.id, n.tenant, n.jurisdiction,
+                 case when n.deleted_at is null then n.class_id else -1 end as class_id
+          from new_rows n) v
+    where p.thread_id = v.id
+      and (p.class_id, p.tenant, p.jurisdiction) <> (v.class_id, v.tenant, v.jurisdiction);
+
+    touched := array(
+        select distinct m.unit_id from brain.thread_membership m
+        where m.thread_id in (
+            select n.id from new_rows n join old_rows o using (id)
+            where (n.visibility, n.readiness, n.publication_state, n.risk_class, n.authority,
+                   n.deleted_at is null, n.wish)
+                is distinct from (o.visibility, o.readiness, o.publication_state, o.risk_class,
+                                  o.authority, o.deleted_at is null, o.wish)));
+    if cardinality(touched) > 0 then
+        perform brain.relabel_units(touched);
+    end if;
+
+    touched := array(select n.id from new_rows n join old_rows o using (id)
+                     where n.class_id = -1 or o.class_id = -1);
+    if cardinality(touched) > 0 then
+        perform brain.note_label_faults('thread', touched);
+    end if;
+    return null;
+end $$;
 
 -- Units whose own label, or whose wish, has a blank to fill.
 create or replace function brain.relabel_units(units uuid[]) returns void
@@ -667,7 +774,7 @@ as $$
     union all
     select l.id, l.address, l.source, '', '', 'awaiting_approval' from brain.labelled l
     where l.sort = of_sort and l.id = any (ids) and l.class_id = -1 and l.deleted_at is null
-      and l.held
+      and (l.held or not exists (select from words w where w.id = l.id and w.reason is not null))
 $$;
 
 create or replace function brain.note_label_faults(of_sort text, ids uuid[]) returns void
@@ -716,6 +823,7 @@ create policy gw_label_select on gate.active_revision for select to gw_label usi
 
 revoke all on gate.label_change, gate.trusted_mapping, gate.label_change_now from public;
 revoke execute on function gate.gains(smallint, text, text, smallint, text, text),
+    brain.inherited_words(uuid[], boolean), brain.class_of_filled(uuid, text[], boolean),
     brain.class_of_label(text, uuid, text[]), brain.is_bound(), brain.trusted_at_work(),
     brain.supersede_wish(uuid), brain.note_wish(gate.label_change), brain.class_from_label(),
     brain.refuse_renaming(), gate.journal_widening(uuid[], text, text, text),

@@ -188,6 +188,21 @@ def test_no_edit_of_ingest_lets_anybody_read_more(
 
 
 @given(first=st.lists(label, min_size=4, max_size=4), then=transactions)
+def test_what_a_source_closes_is_closed_whatever_else_waits(
+    common: World, first: list[tuple[Any, ...]], then: list[list[Edit]]
+) -> None:
+    """Nobody reads what it could not read if everything said were in effect (the owner's twin)."""
+    objects, twin = made(common, first), made(common, first)
+    for edits in then:
+        run(common, objects, edits)
+        as_owner(common, twin, edits)
+    mine, said = reach(common, objects), reach(common, twin)
+    pairs = zip((*objects.units, *objects.threads), (*twin.units, *twin.threads), strict=True)
+    for held, free in pairs:
+        assert mine[held] <= said[free]
+
+
+@given(first=st.lists(label, min_size=4, max_size=4), then=transactions)
 def test_once_everything_is_approved_labels_are_what_was_said_last(
     common: World, first: list[tuple[Any, ...]], then: list[list[Edit]]
 ) -> None:

@@ -239,6 +239,28 @@ def test_a_held_unit_still_narrows_with_its_thread(common: World) -> None:
     ]
 
 
+def test_a_thread_that_waits_closes_its_units_at_once(common: World) -> None:
+    """Its wish narrows what it fills, beside a tenant that makes the wish wait."""
+    thread = common.thread(tenant="acme")
+    unit = common.unit(BLANK, thread=thread)
+    common.run(
+        "update brain.thread set visibility = 'employee', tenant = 'globex' where id = %s", [thread]
+    )
+    assert [state for state, _, _ in changes(common, thread)] == ["pending"]
+    assert common.class_of(unit) == common.class_id(STAFF)
+    approve(common, open_change(common, thread))
+    assert common.class_of(unit) == common.class_id(STAFF)
+    assert changes(common, unit) == []
+
+
+def test_a_wish_in_parts_is_one_wish(common: World) -> None:
+    unit = common.unit((*STAFF[:3], "high", *STAFF[4:]))
+    for facet, word in (("visibility", "public"), ("risk_class", "low")):
+        common.run(f"update brain.unit set {facet} = %s where id = %s", [word, unit])
+    approve(common, open_change(common, unit))
+    assert common.class_of(unit) == common.class_id(OPEN)
+
+
 def test_the_first_label_is_the_source_s_own(common: World) -> None:
     """A unit that nobody ever saw with a class is like a new one, however it gets its first."""
     unit = common.unit(("nonsense", *OPEN[1:]))
