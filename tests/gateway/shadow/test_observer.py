@@ -147,6 +147,43 @@ def test_a_caller_whom_policy_refuses_is_compared_too(snapshot: Snapshot, tmp_pa
     assert one.live_rules == ("A-EMP-X",)
 
 
+def test_a_task_that_nobody_verified_is_worth_nothing_to_the_candidate_either(
+    snapshot: Snapshot, tmp_path: Path
+) -> None:
+    row = "p, G-AUD-X, role:assistant, audit, all, agent:auditor, deny\n"
+    candidate = candidate_of(tmp_path, ("rules/agents.csv", row, ""))
+    claims = {
+        "groups": frozenset({"grp:agents"}),
+        "roles": frozenset({"role:assistant", "role:auditor"}),
+        "task_scopes": frozenset({"answer"}),
+    }
+    wish = Wish(task_scope="audit")
+    asking = request(snapshot, issuer="idp:agents", claims=claims, wish=wish)
+    assert asking.subject is None
+    assert not observed(candidate, asking).seen
+    claims["task_scopes"] = frozenset({"answer", "audit"})
+    asking = request(snapshot, issuer="idp:agents", claims=claims, wish=wish)
+    assert asking.subject is None
+    assert [one.way for one in observed(candidate, asking).seen] == [Way.OPENS]
+
+
+def test_each_pair_of_policies_has_counts_of_its_own(
+    snapshot: Snapshot, narrower: Snapshot
+) -> None:
+    """Another candidate, another live policy: at once, and nothing is mixed."""
+    held = Held(narrower)
+    shadow = Shadow(held)
+    shown = {(class_id(snapshot, readiness="approved"), False): PerClass(allowed=1)}
+    for candidate, live in ((narrower, snapshot), (snapshot, snapshot), (narrower, narrower)):
+        held.candidate = candidate
+        shadow.observe(request(live, shown), route="retrieve", method="POST")
+    assert {key: tally.seen.total() for key, tally in shadow.take().items()} == {
+        (snapshot.digest, narrower.digest): 1,
+        (snapshot.digest, snapshot.digest): 0,
+        (narrower.digest, narrower.digest): 0,
+    }
+
+
 def test_a_request_refused_before_anybody_was_looked_at_is_not_compared(
     snapshot: Snapshot, narrower: Snapshot
 ) -> None:
