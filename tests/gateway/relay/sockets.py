@@ -18,8 +18,9 @@ from websockets.frames import Frame, Opcode
 
 from gateway.relay.address import Address
 from gateway.relay.duplex import Relayed, relay_messages
+from gateway.relay.frames import open_socket
 from gateway.relay.upstream import UpstreamError, UpstreamTimes
-from gateway.relay.websocket import Closed, Opening, SocketLimits, open_socket
+from gateway.relay.websocket import Closed, Opening, SocketLimits
 from tests.gateway.relay.hostile import Peer, Script, Upstream
 
 LIMITS = SocketLimits(message_bytes=100_000, ping_s=20, close_s=5)
