@@ -164,7 +164,7 @@ def test_sql_text_and_filter_are_read_as_they_are_written(
     scope = Scope(
         grant,
         tuple(data.draw(st.sets(st.sampled_from(["acme", "other", ""])))),
-        tuple(data.draw(st.sets(st.sampled_from(["vn", "de"])))),
+        tuple(data.draw(st.sets(st.sampled_from(["vn", "de", ""])))),
         tuple(sorted(data.draw(st.sets(st.sampled_from(UNITS))))),
     )
     emitted, points = predicate(scope, "u"), qdrant_filter(scope)
@@ -208,6 +208,27 @@ def test_masks_hold_one_bit_per_class(snapshot: Snapshot) -> None:
 
 def grant_of(plain: Sequence[int], consented: Sequence[int]) -> Grant:
     return Grant(PolicyDigest("0"), ("customer",), tuple(plain), tuple(consented))
+
+
+@pytest.mark.parametrize(("tenant", "jurisdiction"), [("", "*"), ("*", ""), ("", "")])
+def test_an_empty_compartment_is_nobodys(tenant: str, jurisdiction: str) -> None:
+    """Not even that of a caller to whom an empty name was given."""
+    scope = Scope(grant_of((5,), (5,)), ("",), ("",), (MINE,))
+    point = Point(MINE, 5, tenant, jurisdiction)
+    payload = {"class_id": 5, "tenant": tenant, "jurisdiction": jurisdiction, "unit_id": str(MINE)}
+    emitted, points = predicate(scope, "u"), qdrant_filter(scope)
+    assert not scope.permits(unit_id=MINE, class_id=5, tenant=tenant, jurisdiction=jurisdiction)
+    assert not sql_allows(emitted.sql, emitted.params, point)
+    assert points is not None
+    assert not qdrant_allows(points, payload)
+
+
+def test_the_first_class_can_be_granted_and_the_unlabelled_cannot() -> None:
+    scope = Scope(grant_of((0,), (0, 1)), (), (), ())
+    assert scope.permits(unit_id=MINE, class_id=0, tenant="*", jurisdiction="*")
+    for plain, consented in (((), (-1,)), ((-1,), (-1,)), ((-2,), (-2, 0))):
+        with pytest.raises(ValueError, match="unlabelled"):
+            grant_of(plain, consented)
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,17 @@ def test_a_grant_of_several_profiles_is_their_intersection(default: Snapshot) ->
         assert both.plain == tuple(sorted(both.plain))
 
 
+def test_a_grant_holds_every_class_that_the_table_opens(default: Snapshot) -> None:
+    """The first and the last id too, which the default policy opens to nobody."""
+    everything = (1 << default.vocabulary.class_count) - 1
+    units = dataclasses.replace(
+        default.table.units, readable=dict.fromkeys(default.table.units.readable, everything)
+    )
+    opened = dataclasses.replace(default, table=dataclasses.replace(default.table, units=units))
+    grant = opened.grant(["customer", "employee"])
+    assert grant.plain == grant.consented == tuple(range(default.vocabulary.class_count))
+
+
 def test_trap_44_cached_grants_do_not_take_each_others_place(default: Snapshot) -> None:
     """The key is the whole tuple, order included: the first profile is the database role."""
     one, two = default.grant(["employee", "partner"]), default.grant(["partner", "employee"])
