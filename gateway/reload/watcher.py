@@ -327,7 +327,11 @@ class Watcher:
         candidate = wanted.errand is Errand.CANDIDATE
         accepted = self._accepted()
         try:
-            chain = await self._stored(wanted, accepted)
+            try:
+                chain = await self._stored(wanted, accepted)
+            except psycopg.OperationalError:  # a kept connection that was cut; a fresh one tells
+                self._reading = None
+                chain = await self._stored(wanted, accepted)
         except (psycopg.Error, OSError) as error:
             raise BuildRefused("build_unread", type(error).__name__) from error
         if not chain:
