@@ -15,11 +15,12 @@ from gateway.compose.failure import CannotStart, first_line, no_database
 from gateway.compose.stores import Stores
 from gateway.settings import Settings
 from gateway.surfaces.health import OK
+from policies.errors import ReleaseRefused
 from policies.snapshot import Snapshot
 from retrieval.schema.history import MigrationRefused
 from retrieval.schema.migrate import migrate
 from retrieval.settings import StoreSettings
-from retrieval.stores.activation import ActivationRefused, Draft, activate
+from retrieval.stores.activation import UNFIT, ActivationRefused, Draft, activate
 from retrieval.stores.enforcement import NotEnforced, assert_enforced
 from retrieval.stores.roles import GUARD, POLICY, dsn_for
 
@@ -87,7 +88,7 @@ def prove(stores: Stores, snapshot: Snapshot) -> None:
 def policy_login(stores: Stores, snapshot: Snapshot) -> Iterator[psycopg.Connection[Any]]:
     """A session that may activate policies, in a database of this version.
 
-    Raises: CannotStart, also for what the database says inside the block.
+    Raises: CannotStart and ReleaseRefused, also for what the database says inside the block.
     """
     try:
         migrate(stores.database_url, stores.database_secret, snapshot)
@@ -97,7 +98,8 @@ def policy_login(stores: Stores, snapshot: Snapshot) -> Iterator[psycopg.Connect
         raise no_database(first_line(error)) from error
     except ActivationRefused as error:
         reason, _, remedy = first_line(error).partition("; ")
-        raise CannotStart(error.code, reason, remedy) from error
+        kind = CannotStart if error.code == UNFIT else ReleaseRefused
+        raise kind(error.code, reason, remedy) from error
     except (MigrationRefused, psycopg.Error) as error:
         remedy = "compare the database with this version's migrations and policy"
         raise CannotStart("database_unfit", first_line(error), remedy) from error

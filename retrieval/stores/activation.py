@@ -30,12 +30,14 @@ from retrieval.stores.releases import StoredRelease, release_in
 from retrieval.stores.trusted_mappings import write_trusted
 
 CHANNEL: Final = "gw_policy"
+UNFIT: Final = "database_unfit"
+"""The code of a refusal that is about the schema; all others are about the release."""
 
 
 class ActivationRefused(Exception):  # noqa: N818 - reads as what it is
     """The database cannot enforce this revision; the text says why and what to do."""
 
-    def __init__(self, text: str, *, code: str = "database_unfit") -> None:
+    def __init__(self, text: str, *, code: str = UNFIT) -> None:
         self.code = code
         super().__init__(text)
 

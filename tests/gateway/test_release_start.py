@@ -181,7 +181,7 @@ def test_a_development_start_records_its_folder_and_leaves_signed_releases_alone
     assert enforced_policy(development.settings, site.stores, own).digest == FIRST.digest
     told = manifest(DEFAULT, 2, change="widening")
     activated(site.settings, site.stores, DEFAULT, sign(told, [ANN, BOB]))
-    with pytest.raises(CannotStart) as caught:
+    with pytest.raises(ReleaseRefused) as caught:
         enforced_policy(development.settings, site.stores, _with_a_note(own))
     assert caught.value.code == "environment_differs"
 

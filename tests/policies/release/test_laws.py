@@ -198,7 +198,7 @@ def _placed(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 @given(EDITS)
-@settings(max_examples=40, report_multiple_bugs=False)
+@settings(max_examples=25, report_multiple_bugs=False)
 def test_what_one_signer_may_release_opens_nothing(edits: list[Edit]) -> None:
     """Asked of the two policies themselves, not of the comparison that accepted it."""
     second = release(default_after(edits), 2, by=[ANN], base=FIRST)
