@@ -64,6 +64,13 @@ def test_the_same_policy_ends_with_0_and_the_opposite_edit_with_20(
     assert run(["policy", "replay", str(back), BASE, "--base", narrower]) == 20
 
 
+def test_a_caller_who_would_move_counts_as_widening(tmp_path: Path, log: Path) -> None:
+    """Another reach is not a smaller one."""
+    edit = ("rules/audience.csv", "grp:staff, employee, allow", "grp:staff, partner, allow")
+    moved = copied(tmp_path / "moved", edit)
+    assert run(["policy", "replay", str(log), str(moved), "--base", BASE]) == 20
+
+
 def test_without_the_base_the_states_are_told_by_number(
     log: Path, narrower: str, snapshot: Snapshot, capsys: pytest.CaptureFixture[str]
 ) -> None:
