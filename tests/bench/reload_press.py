@@ -1,4 +1,4 @@
-"""``python -m tests.bench.reload_press FOLDER``: stage, wait until it is prepared, flip.
+"""``python -m tests.bench.reload_press FOLDER``: told to, stage; wait for replicas; flip.
 
 What ``gateway policy activate`` does, without proving the policy a second time here.
 """
@@ -34,6 +34,7 @@ def main(folder: Path) -> None:
     with psycopg.connect(
         dsn_for(POLICY, settings.database.url, secret), autocommit=True
     ) as connection:
+        sys.stdin.readline()
         generation = stage(
             connection,
             Draft(
