@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -148,6 +149,22 @@ def test_a_small_kind_equals_casbin_for_every_set_of_roles(rows: list[Row]) -> N
         assert compiled.verdict(*request).allowed is oracle.allows(*request)
     domains = dict(zip(("role", "task", "tool", "profile"), AGENT_DOMAINS, strict=True))
     congruence.check_relation(compiled, domains)
+
+
+def test_a_forgotten_deny_is_noticed_although_only_two_words_show_it() -> None:
+    """Alone the role is denied either way; beside an allowed one the deny row decides."""
+    others = tuple(map(frozenset, (["t1"], ["u1"], ["p1"])))
+    rows = [
+        Row("R-1", (frozenset({"r1"}), *others), Effect.ALLOW, Place("t")),
+        Row("R-2", (frozenset({"r2"}), *others), Effect.DENY, Place("t")),
+    ]
+    domains = {"role": ["r1", "r2"], "task": ["t1"], "tool": ["u1"], "profile": ["p1"]}
+    good = relation(SHAPES[Kind.AGENTS], rows)
+    cells, combinations = 7, 3
+    assert congruence.check_relation(good, domains) == cells + combinations
+    allowed = {key: found for key, found in good.entries.items() if found.allows}
+    with pytest.raises(IncongruentPolicy, match=r"r1\|r2, t1, u1, p1"):
+        congruence.check_relation(replace(good, entries=allowed), domains)
 
 
 @settings(max_examples=25)
