@@ -75,6 +75,7 @@ class Visit:
     trace: TraceContext
     method: str
     peer: str
+    surface: str = "data"
     began_ns: int = field(default_factory=time.time_ns)
     started_ns: int = field(default_factory=time.perf_counter_ns)
     route: str = ""
@@ -127,7 +128,7 @@ class Visit:
         return RequestRecord(
             trace=self.trace,
             request_id=self.request_id,
-            surface="data",
+            surface=self.surface,
             method=self.method,
             route=self.route,
             audience=self.audience,

@@ -38,6 +38,7 @@ class Code(StrEnum):
     TASK_SCOPE_REQUIRED = "task_scope_required"
     AUDIENCE_REFUSED = "audience_refused"
     DELEGATION_REQUIRED = "delegation_required"
+    GUARD_REQUIRED = "guard_required"
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     REQUEST_TIMEOUT = "request_timeout"
@@ -78,6 +79,7 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.TASK_SCOPE_REQUIRED: (403, "The caller has several task scopes and must name one"),
     Code.AUDIENCE_REFUSED: (403, "The named audience cannot be used to narrow"),
     Code.DELEGATION_REQUIRED: (403, "An upstream retrieves for its caller only"),
+    Code.GUARD_REQUIRED: (403, "This route is answered by the gateway itself, never beside it"),
     Code.NOT_FOUND: (404, "There is nothing here for this caller"),
     Code.METHOD_NOT_ALLOWED: (405, "The method is not allowed here"),
     Code.REQUEST_TIMEOUT: (408, "The request did not arrive in time"),

@@ -35,6 +35,15 @@ HEADERS: Final = (
     "x-forwarded-proto",
     "x-forwarded-host",
     "x-request-id",
+    # what a forward-auth dialect asks with (`gateway/surfaces/forward_auth`)
+    "x-forwarded-method",
+    "x-forwarded-uri",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-host",
+    "x-ext-authz-method",
+    "x-ext-authz-path",
+    "x-ext-authz-host",
 )
 
 

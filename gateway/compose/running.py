@@ -30,6 +30,7 @@ from gateway.reload.watcher import Watcher
 from gateway.settings import Listen, Settings
 from gateway.surfaces.admin.plane import AdminPlane
 from gateway.surfaces.checks import gateway_checks
+from gateway.surfaces.forward_auth import plane as forward_auth
 from gateway.surfaces.health import Health, health_app
 from gateway.telemetry.providers import Telemetry
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
@@ -146,7 +147,7 @@ async def _serving(
 
     serving = asyncio.create_task(
         server.serve(
-            parts.data_plane,
+            forward_auth.beside(parts.data_plane),
             operators.beside(operating, health_app(health, parts.telemetry.counters.text)),
             data_socket=data_socket,
             admin_socket=admin_socket,

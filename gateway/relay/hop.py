@@ -92,7 +92,8 @@ class Hop:
                         passage.client_headers,
                         inspected=passage.mode is not RouteMode.OPAQUE,
                     ),
-                    *self._own(passage, now),
+                    *self.identity(passage, now),
+                    *_forwarded(passage),
                 ),
                 body=body.pieces() if sends_body else None,
                 body_bytes=declared_bytes(passage.client_headers) if sends_body else None,
@@ -103,8 +104,8 @@ class Hop:
         for transport in self._transports.values():
             await transport.aclose()
 
-    def _own(self, passage: Passage, now: float) -> list[tuple[bytes, bytes]]:
-        """Identity and provenance, complete on every request."""
+    def identity(self, passage: Passage, now: float) -> list[tuple[bytes, bytes]]:
+        """What an upstream is told of a caller: every header on every request, maybe empty."""
         subject = passage.subject
         digest = subject.grant.digest
         signed = assertion.assertion(
@@ -138,7 +139,6 @@ class Hop:
             (delegation.HEADER, delegated),
             (b"x-request-id", passage.request_id.encode("ascii")),
             (b"traceparent", passage.traceparent),
-            *_forwarded(passage),
         ]
 
 

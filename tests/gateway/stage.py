@@ -31,6 +31,7 @@ from gateway.relay.pool import Address, Pool
 from gateway.relay.retrieval import InProcessRetrieval
 from gateway.relay.upstream import UpstreamTimes
 from gateway.server import bind, serve
+from gateway.surfaces.forward_auth.plane import beside
 from gateway.telemetry.fields import RequestRecord
 from gateway.telemetry.trace import TraceContext, begin
 from policies.snapshot import Snapshot
@@ -309,7 +310,7 @@ class Stage:
             self._up.set()
 
         await serve(
-            app,
+            beside(app),
             app,
             data_socket=self.data_socket,
             admin_socket=self.admin_socket,
