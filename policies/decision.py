@@ -139,6 +139,10 @@ class Scope:
             and (
                 permits(class_id, consent=False)
                 # hashing a UUID costs as much as all the rest: only where it can open something
-                or (permits(class_id, consent=True) and unit_id in self._units)
+                or (
+                    len(self._units) > 0
+                    and permits(class_id, consent=True)
+                    and unit_id in self._units
+                )
             )
         )

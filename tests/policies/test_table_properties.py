@@ -112,6 +112,18 @@ def test_the_quotient_finds_what_the_full_enumeration_finds(
         congruence.check_units_exhaustively(vocabulary, table, lambda _: None)
 
 
+def test_a_box_with_an_unknown_word_alone_or_without_a_facet_holds_nothing() -> None:
+    """Not even the first class, which has the first word of everything."""
+    sets = FacetSets(small())
+    cells = [frozenset(words) for words in SMALL.values()]
+    assert sets.box(cells) == (1 << small().class_count) - 1
+    for position in range(len(cells)):
+        for nothing in (frozenset({"unknown"}), frozenset[str]()):
+            assert sets.box([*cells[:position], nothing, *cells[position + 1 :]]) == 0
+    with pytest.raises(ValueError, match="shorter"):
+        sets.box(cells[:-1])
+
+
 def test_the_proofs_look_past_retired_classes_and_into_them() -> None:
     """Every second class is retired: the live ones behind them are asked, none may be read."""
     vocabulary = small(retired={**NONE_RETIRED, "kind": frozenset({"b"})})
