@@ -168,8 +168,8 @@ class _Response(aiohttp.ClientResponse):
     """A response that knows its connection, also after aiohttp has taken it back.
 
     aiohttp ends a body that lasts until the end of the connection with a reset just as with a
-    proper end, and keeps a connection on which a body may still arrive that was announced
-    where none may be.
+    proper end, tells a reader nothing of a chunk that cannot be parsed, and keeps a connection
+    on which a body may still arrive that was announced where none may be.
     """
 
     lost: asyncio.Future[None] | None = None
@@ -180,8 +180,15 @@ class _Response(aiohttp.ClientResponse):
         if self._came_over is not None:
             self.lost = self._came_over.closed
         if self.lost is not None:
-            self.lost.add_done_callback(_was_reset)  # read: nobody else may
+            self.lost.add_done_callback(self._cut)
         return await super().start(connection)
+
+    def _cut(self, lost: asyncio.Future[None]) -> None:
+        """Wake whoever waits for more of a body whose connection has ended."""
+        _was_reset(lost)  # read: nobody else may
+        content = getattr(self, "content", None)
+        if content is not None and not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the connection has ended"))
 
     def part(self) -> None:
         """End the connection, whoever holds it."""
