@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gateway.errors import Refusal
+from gateway.errors import Code, Refusal
 from gateway.surfaces.admin.wire import Question, Wire
 from policies.kinds import AdminAction
 from policies.snapshot import Snapshot
@@ -25,6 +25,14 @@ class Asked:
     @property
     def roles(self) -> frozenset[str]:
         return self.principal.claims.get("roles", frozenset())
+
+    def require_enforced(self, digest: str) -> None:
+        """Return when the policy that decided is the one that the database enforces.
+
+        Raises: Refusal ``policy_changed``: a replica that is behind answers no operator.
+        """
+        if digest != self.snapshot.digest:
+            raise Refusal(Code.POLICY_CHANGED, "the database enforces another revision")
 
 
 @dataclass(frozen=True, slots=True)

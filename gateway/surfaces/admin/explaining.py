@@ -52,8 +52,7 @@ class UnitExplanations:
             digest, label = await self.labels.label(request.unit)
         except StoreDown as error:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, str(error)) from error
-        if digest != snapshot.digest:
-            raise Refusal(Code.POLICY_CHANGED, "the database enforces another revision")
+        asked.require_enforced(digest)
         told: dict[str, str | int] = {"profile": caller.profile, "consent": caller.consent}
         if label is None:
             return Answered(Refusal(Code.NOT_FOUND, "no such unit"), told | {"unit": "absent"})

@@ -85,7 +85,7 @@ class LiveNumbers:
         if len({change.profile for change in request.changes}) < len(request.changes):
             raise Refusal(Code.BAD_BODY, "changes: a profile stands twice")
         sides = [side for one in request.changes for side in (one.gained, one.lost)]
-        counted = await self._counted(asked.snapshot, sides)
+        counted = await self._counted(asked, sides)
         ids: Sequence[Sequence[UUID]] = [()] * len(sides)
         if request.mode is Mode.IDS:
             ids = await self._ids(asked, sides)
@@ -114,12 +114,12 @@ class LiveNumbers:
         )
         return Answered(reply, told, request.digest)
 
-    async def _counted(self, snapshot: Snapshot, sides: Sequence[Sequence[int]]) -> Counted:
+    async def _counted(self, asked: Asked, sides: Sequence[Sequence[int]]) -> Counted:
         try:
             counted = await self.counts.count({one for side in sides for one in side})
         except StoreDown as error:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, str(error)) from error
-        _require(snapshot, counted.digest)
+        asked.require_enforced(counted.digest)
         return counted
 
     async def _ids(self, asked: Asked, sides: Sequence[Sequence[int]]) -> list[list[UUID]]:
@@ -142,7 +142,7 @@ class LiveNumbers:
             )
         except RegistryUnavailable as error:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, str(error)) from error
-        _require(asked.snapshot, registered.digest)
+        asked.require_enforced(registered.digest)
         permitted, leaked = _judged(scope, registered)
         if leaked:
             await self._event(asked, scope, leaked)
@@ -219,8 +219,3 @@ def _touched(mode: Mode, classes: Sequence[int], counted: Counted, ids: Sequence
         return Touched(units=units, threads=threads)
     shown = tuple(ids[:IDS_MAX])
     return Touched(units=units, threads=threads, ids=shown, more=len(ids) > IDS_MAX)
-
-
-def _require(snapshot: Snapshot, digest: str) -> None:
-    if digest != snapshot.digest:
-        raise Refusal(Code.POLICY_CHANGED, "the database enforces another revision")

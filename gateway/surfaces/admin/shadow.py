@@ -103,18 +103,18 @@ class ShadowStore(Station):
     def __init__(self, conninfo: str, *, wait_s: float = 2.0) -> None:
         super().__init__(conninfo, name="shadow", wait_s=wait_s)
 
-    async def newest(self, request_id: str) -> ShadowReply | None:
-        """The run that was begun last, as it is sent. Raises: StoreDown."""
+    async def newest(self, request_id: str) -> tuple[str, ShadowReply | None]:
+        """The active revision, and the newest run as it is sent. Raises: StoreDown."""
         begun = await self.rows(results.NEWEST, {})
+        beside = "".join(row[0] for row in await self.rows(results.LIVE, {}))
         if not begun:
-            return None
+            return beside, None
         run = _row(RunRow, begun[0])
         counts = [_row(CountRow, one) for one in await self._of(run, results.COUNTS)]
         samples = [_row(SampleRow, one) for one in await self._of(run, results.SAMPLES)]
-        beside = "".join(row[0] for row in await self.rows(results.LIVE, {}))
         wanted = sorted({beside, *(one.live_digest for one in counts)})
         kept = await self.rows(results.RELEASES, {"digests": wanted})
-        return ShadowReply(
+        reply = ShadowReply(
             request_id=request_id,
             run=run,
             counts=tuple(counts),
@@ -122,6 +122,7 @@ class ShadowStore(Station):
             beside=beside,
             policies=dict(kept),
         )
+        return beside, reply
 
     async def _of(self, run: RunRow, query: str) -> list[tuple[Any, ...]]:
         return await self.rows(query, {"run": run.run})
@@ -144,11 +145,12 @@ class ShadowNumbers:
         return self.actions
 
     async def answer(self, asked: Asked, request: ShadowRequest) -> Answered:  # noqa: ARG002
-        """Raises: Refusal ``retrieval_unavailable``."""
+        """Raises: Refusal ``policy_changed`` or ``retrieval_unavailable``."""
         try:
-            reply = await self.store.newest(asked.request_id)
+            digest, reply = await self.store.newest(asked.request_id)
         except StoreDown as error:
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, str(error)) from error
+        asked.require_enforced(digest)
         if reply is None:
             return Answered(Refusal(Code.NOT_FOUND, "no candidate was ever tried"), {"runs": 0})
         told = {"run": reply.run.run, "compared": 0, "disagreed": 0}

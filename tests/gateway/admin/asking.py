@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from gateway.surfaces.admin.shadow import SHADOW_PATH
 from gateway.surfaces.admin.wire import EXPLAIN_PATH, LIVE_PATH
 from tests.gateway.tokens import Issuers
 from tests.system.composed import Composed
@@ -60,6 +61,9 @@ class Operators:
 
     async def explain(self, token: str | None, body: Any) -> httpx.Response:
         return await self.post(EXPLAIN_PATH, token, body)
+
+    async def shadow(self, token: str | None) -> httpx.Response:
+        return await self.post(SHADOW_PATH, token, {"reason": REASON})
 
     async def journaled(self) -> list[dict[str, Any]]:
         """The rows of all uses, oldest first."""

@@ -293,6 +293,7 @@ def test_a_revision_that_the_database_does_not_enforce_answers_nothing(
         for mode in ("bucketed", "counts", "ids"):
             refused(await operators.live(reviewer, live(mode, change)), 503, "policy_changed")
         refused(await operators.explain(reviewer, explain("faq/one")), 503, "policy_changed")
+        refused(await operators.shadow(reviewer), 503, "policy_changed")
 
     run(env, tmp_path, test)
 
