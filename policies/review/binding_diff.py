@@ -103,7 +103,7 @@ def compare(old: Reading, new: Reading) -> Iterator[Change]:
     issuers = {i.alias: i for i in was.issuers}, {i.alias: i for i in now.issuers}
     yield from _named("issuer", *issuers)
     for alias in issuers[0].keys() & issuers[1].keys():
-        yield from _claims(issuers[0][alias], issuers[1][alias])
+        yield from _claims(new, issuers[0][alias], issuers[1][alias])
     yield from _named(
         "route",
         {route.id: route for route in was.routes},
@@ -167,9 +167,10 @@ def _fields(area: str, name: str, before: Any, after: Any) -> Iterator[Change]:
         yield Change(direction, area, name, f"{field.name}: {_shown(was)} -> {_shown(now)}")
 
 
-def _claims(was: IssuerBinding, now: IssuerBinding) -> Iterator[Change]:
+def _claims(new: Reading, was: IssuerBinding, now: IssuerBinding) -> Iterator[Change]:
     """Claims word by word. What new words of ``groups`` do is told by placement, which tries
     them; roles and tasks open more than a profile (an approver's right), so new ones widen."""
+    held = _held_back(new, now)
     for ours in sorted(was.claims.keys() | now.claims.keys()):
         before, after = was.claims.get(ours), now.claims.get(ours)
         if before is not None and after is not None and before.claim != after.claim:
@@ -182,10 +183,29 @@ def _claims(was: IssuerBinding, now: IssuerBinding) -> Iterator[Change]:
             if one == other:
                 continue
             direction = NARROWING if other is None else WIDENING
+            if ours == "roles" and one in held:
+                direction = WIDENING  # it denied what another role of the same caller allows
             if ours == "groups":
                 direction = NEUTRAL
             text = f"{ours}: `{word}` means {other or 'nothing'}, not {one or 'nothing'}"
             yield Change(direction, "claims", now.alias, text)
+
+
+def _held_back(new: Reading, issuer: IssuerBinding) -> frozenset[str]:
+    """Roles that took something from a caller of this issuer who has another one, too. Rows that
+    go are told where requests are compared; here the same rows stop to be met."""
+    relation = new.snapshot.table.relations[Kind.ADMIN]
+    source = issuer.claims.get("roles")
+    others = {word for word in source.values.values() if word} if source else set()
+    actions = [(role, action) for role, action in relation.entries if role in others]
+    denying = {role for role, _ in relation.entries}
+    return frozenset(
+        role
+        for role in denying
+        for other, action in actions
+        if relation.verdict(frozenset({other}), frozenset({action})).allowed
+        and not relation.verdict(frozenset({other, role}), frozenset({action})).allowed
+    )
 
 
 def _upstream_profile(old: Reading, new: Reading, name: str) -> Iterator[Change]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from policies.bindings import IssuerBinding, Route, TrustedPeer, Upstream
+from policies.kinds import AdminAction
 from policies.mapping import IngestMapping
 from policies.review import binding_diff, vocabulary_diff
 from policies.review.change import Direction
@@ -140,6 +141,26 @@ def test_a_mapping_that_is_trusted_no_more_narrows(
     """What it widened by itself waits for an approver from then on."""
     edit(MAPPING, "name: native\n", "name: native\nrelabel: trusted\n")
     assert diff(read_unproven(folder), shipped).direction is NARROW
+
+
+@pytest.mark.parametrize(
+    ("gone", "direction"),
+    [(", policy-ci: role:policy_ci", WIDE), ("risk-officer: role:risk_officer, ", NARROW)],
+)
+def test_a_role_that_is_read_no_more_widens_where_it_took_something_away(
+    gone: str, direction: Direction, folder: Path, edit: Edit
+) -> None:
+    """A deny row on one role of a caller stops to be met when a provider's word for that role is
+    dropped: no row changes, and one signer must not be enough. Found by attack."""
+    last = "knowledge-owner: role:knowledge_owner"
+    edit(ISSUERS, last, f"{last}, policy-ci: role:policy_ci")
+    before = read_unproven(folder)
+    edit(ISSUERS, gone, "")
+    after = read_unproven(folder)
+    both = frozenset({"role:policy_reviewer", "role:policy_ci"})
+    assert not before.snapshot.decide_admin(both, AdminAction.LIVE_IDS).allowed
+    assert diff(before, after).direction is direction
+    assert diff(after, before).direction is WIDE
 
 
 def test_the_same_folder_does_not_differ(shipped: Reading, folder: Path) -> None:
