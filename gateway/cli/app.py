@@ -13,7 +13,7 @@ from typer._click.exceptions import (  # typer 0.29 carries its own click and re
     UsageError,
 )
 
-from gateway.cli import bearer, check, consent, events, ingest, labels, policy, query, serve
+from gateway.cli import bearer, check, consent, events, ingest, keys, labels, policy, query, serve
 from gateway.cli.failure import Exit, Failure, flat, of_settings, of_start
 from gateway.compose.failure import CannotStart
 from gateway.settings import InvalidSettings
@@ -34,6 +34,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(consent.app, name="consent")
 app.add_typer(labels.app, name="labels")
 app.add_typer(events.app, name="events")
+app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:

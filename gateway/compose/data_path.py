@@ -10,16 +10,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from joserfc.jwk import ECKey
-
 from gateway.app import DataPlane
 from gateway.authn.bearer import Authenticator
-from gateway.authn.own_keys import BadKeyFile, OwnKeys
 from gateway.compose import reloading
 from gateway.compose.database import station_dsn, store_settings
-from gateway.compose.failure import CannotStart, first_line, no_database
+from gateway.compose.failure import no_database
 from gateway.compose.filling import open_embedder
-from gateway.compose.state import KEY_FILE, state_folder, write_private
+from gateway.compose.signing import opened_keys
 from gateway.compose.stores import Stores
 from gateway.compose.upstreams import targets
 from gateway.egress.guard import Guard
@@ -76,7 +73,7 @@ async def opened(
     holder = SnapshotHolder(packed(snapshot))
     watcher = await reloading.opened(stack, settings, stores, holder)
     reloading.publish(watcher, telemetry.counters)
-    keys = await asyncio.to_thread(_own_keys, settings)
+    keys = await opened_keys(stack, settings)
     journal = PostgresJournal(station_dsn(stores, JOURNAL), deadline_ms=limits.journal_ms)
     try:
         await journal.open()
@@ -147,20 +144,6 @@ async def _retrieval(
         raise no_database(str(error)) from error
 
 
-def _own_keys(settings: Settings) -> OwnKeys:
-    """The signing keys: the configured file, else one that is made once in the state folder."""
-    configured = settings.keys.assertion_file
-    path = configured or state_folder(settings) / KEY_FILE
-    try:
-        if configured is None and not path.exists():
-            fresh = ECKey.generate_key("P-256", auto_kid=False).as_pem(private=True)
-            write_private(path, fresh.decode("ascii"))
-        return OwnKeys.from_pem(path.read_bytes())
-    except (OSError, BadKeyFile) as error:
-        reason = f"the signing key `{path}` cannot be used ({first_line(error)})"
-        raise CannotStart("key_unusable", reason, "mend GATEWAY_ASSERTION_KEY_FILE") from error
-
-
 def _limits(limits: LimitSettings) -> Limits:
     return Limits(
         header_bytes=limits.header_bytes_max,
@@ -170,6 +153,8 @@ def _limits(limits: LimitSettings) -> Limits:
         keep_alive_s=limits.keep_alive_ms / 1_000,
         body_bytes=limits.body_bytes_max,
         body_s=limits.body_ms / 1_000,
+        body_idle_s=limits.body_idle_ms / 1_000,
+        body_rate=limits.body_rate_min,
         request_s=limits.request_ms / 1_000,
         connections=limits.connections_max,
     )
