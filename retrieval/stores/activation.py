@@ -313,7 +313,7 @@ def _check_known(
     if row is None or row[0] != count:
         raise ActivationRefused(
             f"the database does not have all {count} classes of policy"
-            f" `{snapshot.digest[:12]}`; run `gateway migrate` first"
+            f" `{snapshot.digest[:12]}`; migrate it first (`gateway policy activate` does)"
         )
     known = {
         (profile, role)
@@ -323,7 +323,7 @@ def _check_known(
     if missing:
         raise ActivationRefused(
             f"the database has no role for profile `{'`, `'.join(missing)}`;"
-            " run `gateway migrate` first"
+            " migrate it first (`gateway policy activate` does)"
         )
 
 

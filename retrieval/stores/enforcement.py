@@ -77,7 +77,7 @@ def assert_enforced(dsn: str, snapshot: Snapshot) -> None:
 def _tables(connection: psycopg.Connection[Any]) -> Iterator[str]:
     tables = connection.execute(_TABLES).fetchall()
     if not tables:
-        yield "there is no schema; run `gateway migrate`"
+        yield "there is no schema; migrate it (`gateway policy activate` does)"
     for name, forced, owner in tables:
         if not forced:
             yield f"row-level security is not forced on `{name}`"
@@ -122,6 +122,9 @@ def _roles(connection: psycopg.Connection[Any], snapshot: Snapshot) -> Iterator[
 
 def _seals(connection: psycopg.Connection[Any]) -> Iterator[str]:
     if not is_sealed(connection):
-        yield "the schema was never sealed for this server version; run `gateway migrate`"
+        yield (
+            "the schema was never sealed for this server version;"
+            " migrate it (`gateway policy activate` does)"
+        )
         return
     yield from broken_seals(connection)

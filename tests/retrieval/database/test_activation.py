@@ -93,9 +93,9 @@ def test_a_revision_that_the_database_does_not_know_is_refused(
     """Classes and profiles come with the migration; the text says so."""
     world = World(database, snapshot)
     world.as_superuser("delete from gate.profile_role where profile = 'agent:reader'")
-    with pytest.raises(ActivationRefused, match=r"agent:reader`; run `gateway migrate`"):
+    with pytest.raises(ActivationRefused, match=r"agent:reader`; migrate it first"):
         switch(world, snapshot)
     world.as_superuser("delete from gate.unit_class where class_id = 5")
-    with pytest.raises(ActivationRefused, match="run `gateway migrate` first"):
+    with pytest.raises(ActivationRefused, match="migrate it first"):
         switch(world, snapshot)
     assert world.ask("select * from gate.active_revision") == []

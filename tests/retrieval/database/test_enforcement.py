@@ -100,7 +100,7 @@ def test_roles_that_can_do_more_are_named(world: World, undo: list[str]) -> None
 def test_a_database_without_the_schema_is_not_served_from(
     empty_database: Database, world: World
 ) -> None:
-    with pytest.raises(NotEnforced, match="run `gateway migrate`"):
+    with pytest.raises(NotEnforced, match="migrate it"):
         assert_enforced(empty_database.url, world.snapshot)
     with psycopg.connect(empty_database.url) as connection:
         assert connection.execute("select to_regnamespace('migration')").fetchone() == (None,)
