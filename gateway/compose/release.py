@@ -20,6 +20,7 @@ from gateway.compose.failure import CannotStart, first_line, no_database
 from gateway.compose.stores import Stores
 from gateway.compose.trust import ReleaseMemory, trust_anchor
 from gateway.settings import Settings
+from policies.decision import PolicyDigest
 from policies.faults import Faults
 from policies.loader import Parsed, parse_files
 from policies.release import Artefact, ReleaseRefused, accept, contents_of, direction_of
@@ -115,6 +116,7 @@ def _released(settings: Settings, stores: Stores) -> Snapshot:
                 anchor,
                 newer_than=_floor(memory, found),
                 fetch=lambda generation: artefact(connection, generation),
+                accepted=_accepted(memory),
             )
     except psycopg.Error as error:
         raise no_database(first_line(error)) from error
@@ -141,6 +143,12 @@ def _active(connection: psycopg.Connection[Any], environment: str) -> Artefact:
     if found is None:
         raise no_release(f"the files of generation {active.generation} are not here")
     return found
+
+
+def _accepted(memory: ReleaseMemory) -> dict[int, PolicyDigest]:
+    """The release where a chain may end, and that no other of its number can stand in for."""
+    before = memory.read()
+    return {} if before is None else {before.generation: before.digest}
 
 
 def _floor(memory: ReleaseMemory, found: Artefact) -> int:

@@ -124,7 +124,7 @@ def _canonical(header: Mapping[str, str]) -> bytes:
 
 def _parts(release: Jws) -> tuple[bytes, tuple[str, ...]]:
     """Payload and signers of a well-formed release, nothing of it believed."""
-    if set(release) != {"payload", "signatures"}:
+    if not isinstance(release, Mapping) or set(release) != {"payload", "signatures"}:
         raise _malformed("it holds something other than payload and signatures")
     signatures = release["signatures"]
     if not isinstance(signatures, list) or not 1 <= len(signatures) <= SIGNATURES_MAX:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import psycopg
 
 from policies.decision import PolicyDigest
+from policies.errors import ReleaseRefused
 from policies.release import Artefact
 
 ALIVE: Final = "15 seconds"
@@ -85,7 +86,10 @@ def release_in(connection: psycopg.Connection[Any], state: str) -> StoredRelease
 
 
 def artefact(connection: psycopg.Connection[Any], generation: int) -> Artefact | None:
-    """The release of a generation with its files, to be accepted or refused."""
+    """The release of a generation with its files, to be accepted or refused.
+
+    Raises ReleaseRefused (``unreadable``) for files that are not texts.
+    """
     row = connection.execute(
         "select generation, digest, jws, files from gate.policy_release where generation = %s",
         [generation],
@@ -93,6 +97,9 @@ def artefact(connection: psycopg.Connection[Any], generation: int) -> Artefact |
     if row is None:
         return None
     number, digest, jws, files = row
+    if not all(isinstance(text, str) for text in files.values()):
+        reason = f"generation {number} is not stored as a release is"
+        raise ReleaseRefused("unreadable", reason, "release the folder anew")
     return Artefact(number, digest, jws, {path: text.encode() for path, text in files.items()})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from gateway.compose.activating import activated
 from gateway.compose.failure import CannotStart
@@ -126,6 +127,36 @@ def test_a_number_is_not_used_for_two_releases(site: Site) -> None:
     assert site.refusal() == "generation_reused"
 
 
+def test_nobody_stands_in_for_the_release_that_was_accepted_last(site: Site) -> None:
+    """One signer and the database: the active release is replaced under its own number by a
+    narrowing of an older one that opens more, and the next one stands on that. Found by attack."""
+    leaky = release(wider(), 1, change="widening")
+    good = release(DEFAULT, 2, base=leaky, change="narrowing")
+    site.activate(leaky)
+    site.activate(good)
+    assert site.start() == good.digest
+    instead = release(noted(wider(), "instead"), 2, by=[ANN], base=leaky)
+    after = release(noted(wider(), "after"), 3, by=[ANN], base=instead)
+    stored = (
+        "update gate.policy_release set digest = %s, jws = %s, files = %s where generation = 2",
+        "update gate.policy_release set state = 'past' where state = 'active'",
+        "insert into gate.policy_release (digest, jws, files, generation, environment, change,"
+        " base_generation, base_digest, state, activated_at) values (%s, %s, %s, 3,"
+        " 'production', 'none', 2, %s, 'active', now())",
+        "update gate.active_revision set generation = 3, digest = %s",
+    )
+    site.as_superuser(stored[0], *_as_stored(instead))
+    site.as_superuser(stored[1])
+    site.as_superuser(stored[2], *_as_stored(after), instead.digest)
+    site.as_superuser(stored[3], after.digest)
+    assert site.refusal() == "generation_reused"
+
+
+def _as_stored(made: Artefact) -> tuple[object, ...]:
+    files = {path: content.decode() for path, content in made.contents.items()}
+    return made.digest, Jsonb(made.jws), Jsonb(files)
+
+
 TAMPERED: Mapping[str, tuple[str, tuple[object, ...]]] = {
     "hash_mismatch": (
         "update gate.policy_release set files = jsonb_set(files, '{rules/units.csv}', to_jsonb("
@@ -133,6 +164,14 @@ TAMPERED: Mapping[str, tuple[str, tuple[object, ...]]] = {
         (),
     ),
     "unsigned": ("update gate.policy_release set jws = null", ()),
+    "malformed_release": (
+        'update gate.policy_release set jws = \'["payload", "signatures"]\'',
+        (),
+    ),
+    "unreadable": (
+        "update gate.policy_release set files = jsonb_set(files, '{rules/units.csv}', '7')",
+        (),
+    ),
     "bad_signature": (
         "update gate.policy_release set jws = jsonb_set(jws, '{signatures,0,signature}',"
         " jws #> '{signatures,1,signature}')",
