@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.errors import GatewayError
+from gateway.relay.pool import Pool
 from gateway.relay.upstream import CallerGone, UpstreamError, UpstreamTimes
 from tests.gateway.relay.asking import between, question, told
 from tests.gateway.relay.clock import run
@@ -331,6 +332,28 @@ def test_upstream_has_its_time_and_not_more(
     error, took_s = run(scenario())
     assert error == "UpstreamTimeout"
     assert after_s <= took_s < after_s + 10
+
+
+def test_interim_answers_without_end_are_given_up(transport: Transport) -> None:
+    """Ours after the eighth; aiohttp when the time for an answer is over (named exemption)."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        while True:
+            await peer.say(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n")
+            await asyncio.sleep(1)
+
+    async def scenario() -> tuple[str, float]:
+        loop = asyncio.get_running_loop()
+        async with between(transport, script, times=TIMES) as (client, _):
+            began = loop.time()
+            return (await told(client, question())).error, loop.time() - began
+
+    error, took_s = run(scenario())
+    if transport is Pool:
+        assert (error, took_s < 9) == ("UpstreamInvalid", True)
+    else:
+        assert (error, took_s < 31) == ("UpstreamTimeout", True)
 
 
 def test_trailers_without_end_end_with_the_time_of_a_body(transport: Transport) -> None:
