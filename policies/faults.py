@@ -21,6 +21,11 @@ class Place:
     line: int = 0
     column: int = 0
 
+    @property
+    def at(self) -> str:
+        """``file:line``, or the file alone where the whole of it is meant."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
 
 @dataclass(slots=True)
 class Faults:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies import casework
-from policies.casework import Outcome
 from policies.errors import InvalidPolicy
 from policies.review.reading import Reading
 
@@ -43,7 +42,7 @@ def _holding(reading: Reading) -> set[tuple[str, str]] | None:
         outcomes = casework.run(reading.folder, reading.snapshot).outcomes
     except InvalidPolicy:
         return None
-    return {(_at(outcome), outcome.name) for outcome in outcomes if outcome.passed}
+    return {(outcome.place.at, outcome.name) for outcome in outcomes if outcome.passed}
 
 
 def _objections(
@@ -55,11 +54,7 @@ def _objections(
         problems = tuple(map(str, error.faults))
         return [Broken(which, "cases", "the cases cannot be read under the new policy", problems)]
     return [
-        Broken(which, _at(failure), failure.name, failure.problems)
+        Broken(which, failure.place.at, failure.name, failure.problems)
         for failure in failures
-        if held is None or (_at(failure), failure.name) in held
+        if held is None or (failure.place.at, failure.name) in held
     ]
-
-
-def _at(outcome: Outcome) -> str:
-    return f"{outcome.place.file}:{outcome.place.line}"

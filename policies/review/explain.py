@@ -124,7 +124,7 @@ def page(report: Explanation) -> Page:
     state = " ".join(f"{facet}={word}" for facet, word in report.state.items())
     lines = [f"{state} (class {report.class_id}), consent {report.consent}"]
     verb = "allowed" if report.allowed else "denied"
-    lines += [f"{verb} by {rule} at {at.file}:{at.line}" for rule, at in report.deciding]
+    lines += [f"{verb} by {rule} at {place.at}" for rule, place in report.deciding]
     lines += [f"{rule} matches and is overruled" for rule in report.overruled]
     if not report.deciding:
         lines.append("no rule speaks of it, hence denied")
@@ -136,6 +136,6 @@ def page(report: Explanation) -> Page:
                 f"  {miss.axis} is {miss.asked}, the rule wants {words(miss.accepted)}"
                 for miss in near.misses
             )
-            head = f"{near.rule} at {near.place.file}:{near.place.line} fails on"
+            head = f"{near.rule} at {near.place.at} fails on"
             blocks.append(Lines((head, *misses)))
     return Page(f"{report.verdict} {report.profile}", tuple(blocks))

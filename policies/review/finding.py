@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from policies.errors import Fault
 from policies.faults import Place
 
 
@@ -26,13 +25,3 @@ class Finding:
     code: str
     reason: str
     remedy: str
-
-    def __str__(self) -> str:
-        at = f"{self.place.file}:{self.place.line}:{self.place.column}"
-        return f"{at}: {self.level}: {self.code}: {self.reason}; {self.remedy}"
-
-
-def of_fault(fault: Fault) -> Finding:
-    """A loader's fault as a finding."""
-    place = Place(fault.file, fault.line, fault.column)
-    return Finding(place, Level.ERROR, fault.code, fault.reason, fault.remedy)

@@ -37,7 +37,7 @@ def page(report: Linted) -> Page:
         f"{sum(f.level is level for f in report.findings)} {level}s" for level in Level
     )
     rows = [
-        (f"{f.place.file}:{f.place.line}", f.level.value, f.code, f.reason, f.remedy)
+        (f.place.at, f.level.value, f.code, f.reason, f.remedy)
         for level in Level
         for f in report.findings
         if f.level is level

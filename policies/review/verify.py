@@ -152,7 +152,7 @@ def page(report: Verified) -> Page:
         blocks.append(
             Lines(
                 tuple(
-                    f"  `{name}` at {place.file}:{place.line} is touched by no case"
+                    f"  `{name}` at {place.at} is touched by no case"
                     for name, place in coverage.untouched
                 )
             )

@@ -26,7 +26,7 @@ _FIELDS: Final = (
 )
 _REPLICAS: Final = f"""
 select host, started_at, seen_at, digest, generation, staged_generation, staged_state,
-       staged_code, candidate_digest
+       staged_code
 from gate.replica where seen_at > now() - interval '{ALIVE}' order by host, id
 """
 
@@ -64,7 +64,6 @@ class Replica:
     staged_generation: int | None
     staged_state: str | None
     staged_code: str | None
-    candidate_digest: PolicyDigest | None
 
 
 def releases(connection: psycopg.Connection[Any]) -> tuple[StoredRelease, ...]:

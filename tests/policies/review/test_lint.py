@@ -103,6 +103,7 @@ def test_the_default_policy_has_nothing_worse_than_notes(shipped: Reading) -> No
     assert "roles do not inherit" in shown
     assert "`R-X-AGENT` denies nothing" in shown
     assert "visibility `restricted`" in shown
+    assert "rules/vocabulary.yaml:" not in shown  # a word of it has no line here: no line is told
 
 
 @pytest.mark.parametrize(
