@@ -6,6 +6,7 @@ A caller that leaves in the middle is an abort, never a short body.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -70,15 +71,19 @@ class Body:
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body as it arrives.
 
-        Raises: Refusal ``request_timeout`` after ``limits.body_idle_s`` of silence,
-        ``body_too_large`` beyond ``bytes_max``; CallerGone.
+        Raises: Refusal ``request_timeout`` after ``limits.body_idle_s`` of silence or below
+        ``limits.body_rate``, ``body_too_large`` beyond ``bytes_max``; CallerGone.
         """
+        limits, waited = self._limits, 0.0
         while not self.ended:
+            earned_s = limits.body_s + self.read_bytes / limits.body_rate
+            began = time.monotonic()
             try:
-                async with asyncio.timeout(self._limits.body_idle_s):
+                async with asyncio.timeout(max(0.0, min(limits.body_idle_s, earned_s - waited))):
                     message = await self._receive()
             except TimeoutError:
                 raise Refusal(Code.REQUEST_TIMEOUT, "silence inside a body") from None
+            waited += time.monotonic() - began
             if message["type"] == "http.disconnect":
                 raise CallerGone("the caller left inside its body")
             piece = message.get("body", b"")

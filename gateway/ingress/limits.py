@@ -11,7 +11,8 @@ class Limits:
 
     ``header_s`` covers idle-after-connect as well as a dribbled header block. ``body_s`` is
     the total for a body that is read in full (guarded routes); ``body_idle_s`` the longest
-    silence inside any body.
+    silence inside any body; ``body_rate`` the bytes a second that one which is passed on must
+    reach, with ``body_s`` to spare. Only time in which the caller is waited for counts.
     """
 
     header_bytes: int = 32 * 1024
@@ -22,6 +23,7 @@ class Limits:
     body_bytes: int = 64 * 1024
     body_s: float = 15.0
     body_idle_s: float = 15.0
+    body_rate: int = 512
     request_s: float = 30.0
     connections: int = 10_000
 

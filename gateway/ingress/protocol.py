@@ -6,12 +6,15 @@ Laws
     * Headers are frozen when the header block ends. Trailers never become headers.
     * Nobody holds a connection without sending: idle, half-sent and endless header blocks end
       in 408 or 431 and a closed connection.
+    * Nobody holds a connection without reading: one that is closed ends when its last bytes
+      are taken, or when none was for ``STALL_S``. One whose answer is complete before the body
+      of its request is closed.
     * An answer to a bad pipelined request is never written into an answer under way.
 
 The C parser is required. Without it uvicorn would silently fall back to a pure-Python one
 that keeps ambiguous connections open.
 
-Source: attack log section 4 and rows A5, A14, A16, B2, B13, D1, D4, S1-S14.
+Source: attack log section 4 and rows A5, A14, A16, B2, B13, D1-D4, S1-S14.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+STALL_S: Final = 30.0
+"""How long a closed connection may take none of its last bytes."""
 _FEED_BYTES: Final = 4096
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
@@ -62,6 +67,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._closed = False
         self._open: list[RequestResponseCycle] = []
         self._deadline: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        self._unsent = 0
 
     # --- time ---------------------------------------------------------------------------
 
@@ -71,6 +78,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        if self._stall is not None:
+            self._stall.cancel()
         self._closed = True
         # uvicorn tells only the newest request; the one under way may be an earlier one
         self.pipeline.clear()
@@ -92,6 +101,32 @@ class GuardedProtocol(HttpToolsProtocol):
     def _too_slow(self) -> None:
         self._deadline = None
         self._refuse(Code.REQUEST_TIMEOUT)
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._closing()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body:
+            # what is left of the body would have neither a reader nor a time
+            self.transport.close()
+        if self.transport.is_closing():
+            self._closing()
+
+    def _closing(self) -> None:
+        """Mind a connection that is closed: its last bytes may have no reader."""
+        if self._stall is None:
+            self._unsent = self.transport.get_write_buffer_size()
+            self._stall = self.loop.call_later(STALL_S, self._stalled)
+
+    def _stalled(self) -> None:
+        self._stall = None
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < self._unsent:
+            self._closing()
+        else:
+            self.transport.abort()
 
     # --- bytes --------------------------------------------------------------------------
 
@@ -262,6 +297,7 @@ class GuardedProtocol(HttpToolsProtocol):
         ]
         self.transport.write(b"".join((*head, body)))
         self.transport.close()
+        self._closing()
 
 
 def guarded(limits: Limits) -> type[GuardedProtocol]:

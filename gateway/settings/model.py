@@ -224,6 +224,10 @@ class LimitSettings(_Section):
     target_bytes_max: Count = 8_192
     body_bytes_max: Count = 65_536
     body_ms: Milliseconds = 15_000
+    body_idle_ms: Milliseconds = 15_000
+    """The longest silence inside a body that is passed on."""
+    body_rate_min: Count = 512
+    """Bytes a second that a body passed on must reach, ``body_ms`` set aside."""
     connections_max: Count = 10_000
     keep_alive_ms: Milliseconds = 15_000
     drain_ms: Annotated[int, Field(ge=0, le=600_000)] = 0
