@@ -163,15 +163,17 @@ def test_answer_may_stream_while_the_question_is_still_sent(transport: Transport
 
 
 def test_early_refusal_arrives_while_the_body_is_unsent(transport: Transport) -> None:
-    """A 413 in the middle of an upload: the caller learns it, the body is not read on."""
+    """A 413 in the middle of an upload: the caller learns it, the body is not read on, and the
+    upstream sees the connection end."""
     asked = 0
-    never = asyncio.Event()
+    never, cut = asyncio.Event(), asyncio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.head()
         await peer.read(1000)
         await peer.say(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
         await peer.gone()
+        cut.set()
 
     async def body() -> AsyncIterator[bytes]:
         nonlocal asked
@@ -183,6 +185,7 @@ def test_early_refusal_arrives_while_the_body_is_unsent(transport: Transport) ->
     async def scenario() -> tuple[int, bytes]:
         async with between(transport, script) as (client, _):
             answer = await told(client, question("POST", body=body()))
+            await cut.wait()
             return answer.status, answer.body
 
     assert run(scenario()) == (413, b"no")
