@@ -12,6 +12,7 @@ from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure
 from gateway.cli.policy_release import (
     RELEASE_FILE,
+    WAIT_S,
     ForceOption,
     ReasonOption,
     WaitOption,
@@ -32,7 +33,7 @@ def activate(
     release: Annotated[
         Path | None, typer.Option("--release", metavar="FILE", help="FOLDER/release.json.")
     ] = None,
-    wait: WaitOption = 30.0,
+    wait: WaitOption = WAIT_S,
     force: ForceOption = False,
     reason: ReasonOption = "",
     overlay: Overlay = None,

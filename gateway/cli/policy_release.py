@@ -20,6 +20,9 @@ from policies.review.diff import Reach, reach
 from policies.review.reading import of_parsed
 
 RELEASE_FILE: Final = "release.json"
+WAIT_S: Final = 120.0
+"""How long replicas may prepare a release: twice what ten thousand rules take one."""
+
 _LINES_MAX: Final = 20
 _VERBS: Final = {
     Direction.WIDENING: "WIDENS",

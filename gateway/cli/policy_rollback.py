@@ -15,6 +15,7 @@ from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure
 from gateway.cli.policy_activate import switch
 from gateway.cli.policy_release import (
+    WAIT_S,
     ForceOption,
     WaitOption,
     direction,
@@ -43,7 +44,7 @@ def rollback(
         list[Path] | None,
         typer.Option("--key", metavar="FILE", help="A signer's private key; once per signer."),
     ] = None,
-    wait: WaitOption = 30.0,
+    wait: WaitOption = WAIT_S,
     force: ForceOption = False,
     config: ConfigOption = None,
 ) -> None:

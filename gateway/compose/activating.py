@@ -112,9 +112,9 @@ def activated(
     contents: Mapping[str, bytes],
     jws: Mapping[str, Any] | None,
     *,
+    wait_s: float,
     reason: str = "",
     activated_by: str = "",
-    wait_s: float = 30.0,
     force: bool = False,
 ) -> Outcome:
     """Verify a release, let every living replica prepare it, and make it the enforced one.

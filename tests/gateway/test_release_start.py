@@ -45,7 +45,7 @@ class Site:
     tmp: Path
 
     def activate(self, made: Artefact) -> None:
-        activated(self.settings, self.stores, made.contents, made.jws)
+        activated(self.settings, self.stores, made.contents, made.jws, wait_s=0)
 
     def start(self) -> str:
         return enforced_policy(self.settings, self.stores, None).digest
@@ -219,7 +219,7 @@ def test_a_development_start_records_its_folder_and_leaves_signed_releases_alone
     )
     assert enforced_policy(development.settings, site.stores, own).digest == FIRST.digest
     told = manifest(DEFAULT, 2, change="widening")
-    activated(site.settings, site.stores, DEFAULT, sign(told, [ANN, BOB]))
+    activated(site.settings, site.stores, DEFAULT, sign(told, [ANN, BOB]), wait_s=0)
     with pytest.raises(ReleaseRefused) as caught:
         enforced_policy(development.settings, site.stores, _with_a_note(own))
     assert caught.value.code == "environment_differs"

@@ -108,7 +108,8 @@ class Press:
     def first(self, settings: Settings, variant: Variant) -> None:
         """Activate through the product's own door, in an empty database."""
         manifest = self._manifest(variant.contents, 1, None)
-        activated(settings, self.stores, variant.contents, sign(manifest, self.signers.trusted))
+        jws = sign(manifest, self.signers.trusted)
+        activated(settings, self.stores, variant.contents, jws, wait_s=0)  # nobody serves yet
 
     async def good(self, variant: Variant) -> str:
         """Stage, wait until every living replica is ready, flip. Gives the digest."""
