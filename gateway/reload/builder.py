@@ -109,6 +109,9 @@ class Builder:
                     pass
         except (TimeoutError, OSError, EOFError, ValueError):
             await self._end()
+        except asyncio.CancelledError:  # what is left unread would be taken for the next answer
+            await self._end()
+            raise
 
     async def _ensure(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self.process and self._reader is not None and self._writer is not None:

@@ -12,6 +12,8 @@ Theory
 Laws
     * Whatever fails, the snapshot in force stays: last good. An alarm is one line of the log at
       level ERROR and one count.
+    * A number is believed, and remembered, only beside the digest with which it was verified here.
+    * Nobody waits for something less urgent: a build makes way for one.
     * What was refused stays refused. What failed for reasons of this machine (``build_*``,
       ``builder_*``) is tried again, but for a staged release: whoever staged it is waiting.
 """
@@ -122,6 +124,10 @@ class Watcher:
         self._host = host[:200]
         self._look_s = look_s
         self._told = Told(holder.current.digest, 0)
+        self._verified: set[tuple[int, str]] = set()
+        if (highest := memory.highest()) is not None:
+            self._verified.add(highest)
+        self._in_force_here: dict[int, PolicyDigest] = {}
         self._wake = asyncio.Event()
         self._missing = asyncio.Event()
         self._wanted: tuple[Wanted, ...] = ()
@@ -167,6 +173,11 @@ class Watcher:
     def generation(self) -> int:
         """The generation in force here; 0 before the first look."""
         return self._told.generation
+
+    @property
+    def building(self) -> Errand | None:
+        """What is being built now, if anything."""
+        return self._building[0].errand if self._building is not None else None
 
     # --- looking ----------------------------------------------------------------------------
 
@@ -214,7 +225,8 @@ class Watcher:
         wanted: list[Wanted] = []
         if seen.active is not None:
             generation, digest = seen.active
-            if self._holder.advance(digest):
+            held = self._holder.advance(digest)
+            if held and self._is_verified(generation, digest):
                 self._in_force(generation, digest)
             else:
                 wanted.append(Wanted(Errand.ACTIVE, generation, digest))
@@ -228,15 +240,20 @@ class Watcher:
 
     def _let_go(self, seen: Sighting) -> None:
         """Of what was prepared for nothing: abandoned, or overtaken."""
-        wanted = {one[1] for one in (seen.active, seen.staged) if one is not None}
-        for digest in self._holder.prepared - wanted:
+        seen_now = {one for one in (seen.active, seen.staged) if one is not None}
+        self._verified &= seen_now | {(self._told.generation, self._told.digest)}
+        for digest in self._holder.prepared - {one[1] for one in seen_now}:
             if (found := self._holder.forget(digest)) is not None:
                 self._aside(retire(found))
+
+    def _is_verified(self, generation: int, digest: str) -> bool:
+        return not self._anchor.signed or (generation, digest) in self._verified
 
     def _in_force(self, generation: int, digest: str) -> None:
         if (self._told.generation, self._told.digest) == (generation, digest):
             return
         self._told = replace(self._told, generation=generation, digest=digest)
+        self._in_force_here = {generation: PolicyDigest(digest)}
         if self._anchor.signed:
             self._aside(self._remember(generation, digest))
 
@@ -267,9 +284,17 @@ class Watcher:
     def _want(self, wanted: tuple[Wanted, ...]) -> None:
         self._wanted = wanted
         self._refused = {one: at for one, at in self._refused.items() if one in wanted}
-        if self._building is not None and self._building[0] not in wanted:
-            self._building[1].cancel()
+        if self._building is not None:
+            building, task = self._building
+            if self._makes_way(building) and not task.cancelling():  # once: it tidies up
+                task.cancel()
         self._missing.set()
+
+    def _makes_way(self, building: Wanted) -> bool:
+        """Whether nobody wants it any more, or something more urgent waits, and not for a second
+        try: that would keep from being built what mends the failure."""
+        urgent = self._next()
+        return building not in self._wanted or (urgent != building and urgent not in self._refused)
 
     # --- building ---------------------------------------------------------------------------
 
@@ -318,7 +343,11 @@ class Watcher:
             self._holder.candidate = snapshot
             self._told = replace(self._told, candidate=snapshot.digest)
         else:
-            self._holder.prepare(snapshot)
+            self._verified.add((wanted.number, snapshot.digest))
+            if snapshot.digest == self._holder.current.digest:  # the same one under a new number
+                self._aside(retire(snapshot))
+            else:
+                self._holder.prepare(snapshot)
         if wanted.errand is Errand.STAGED and self._told.staged == wanted.number:
             self._told = replace(self._told, state="prepared")
         self._wake.set()  # what is active is asked anew, and then comes into force
@@ -362,9 +391,7 @@ class Watcher:
     def _accepted(self) -> Mapping[int, PolicyDigest]:
         """What was in force here: in this life, and the highest of earlier ones."""
         found = dict([highest] if (highest := self._memory.highest()) is not None else [])
-        if self._told.generation:
-            found[self._told.generation] = PolicyDigest(self._told.digest)
-        return found
+        return found | self._in_force_here
 
     def _refuse(self, wanted: Wanted, refused: BuildRefused) -> None:
         """The last good policy stays; what may be better next time is tried again."""
