@@ -10,12 +10,23 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from tests.bench import decide, decisions, live, machine, relay, reload, retrieve, shadow
+from tests.bench import (
+    decide,
+    decisions,
+    live,
+    machine,
+    proxy,
+    relay,
+    reload,
+    retrieve,
+    shadow,
+)
 
 SUITES: Final[Mapping[str, Callable[[Console, int], dict[str, Any]]]] = {
     "decide": decide.run,
     "decisions": decisions.run,
     "live": live.run,
+    "proxy": proxy.run,
     "relay": relay.run,
     "reload": reload.run,
     "retrieve": retrieve.run,

@@ -1,0 +1,230 @@
+"""Our data plane beside other proxies: processor time per request, as a ratio to each.
+
+Every proxy has one core for itself, load and upstream share the other; rounds alternate, so
+that what else the machine does meets all of them. The figure is the time of all processes of a
+proxy, which hardly moves with the load of the machine, not requests per second, which do.
+
+The gateway is `gateway serve` with its shipped settings: policy, verified tokens, two signed
+headers to the upstream, a span of every 20th request, counters, one line per request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.proxy_load import PROXY_CORE, Cost, Load, measured, pinned
+from tests.bench.proxy_peers import ROOT, Peer, peers, upstream
+from tests.bench.proxy_plot import drawn
+from tests.gateway.cli.made import clean
+from tests.gateway.tokens import Issuers
+from tests.services import cluster_of, embedded_pair, fresh_database
+
+OURS: Final = "gateway"
+GUARDED: Final = "Envoy jwt+RBAC"
+SMALL: Final = "/portal/employee/small"
+LARGE: Final = "/portal/employee/large"
+TOKENS: Final = 2_000
+SECONDS: Final = int(os.environ.get("BENCH_SECONDS", "3"))
+CASES: Final = {
+    "1 KiB": "1 KiB GET, one RS256 token",
+    "ES256": "1 KiB GET, 2,000 ES256 tokens in turn",
+    "64 KiB": "64 KiB GET, one RS256 token",
+    "alone": "1 KiB GET, one connection: median ms less the upstream's own",
+}
+BARS: Final = {
+    ("1 KiB", GUARDED): 0.85,
+    ("1 KiB", "nginx"): 7.0,
+    ("ES256", GUARDED): 0.8,
+    ("64 KiB", GUARDED): 1.1,
+    ("alone", GUARDED): 1.0,
+}
+"""Issue 4, "Must hold": at most so many times the peer."""
+
+
+def run(out: Console, rounds: int) -> dict[str, Any]:
+    if missing := [one for one in ("wrk", "nginx") if shutil.which(one) is None]:
+        out.print(f"left out: {' and '.join(missing)} not installed (Debian has both)")
+        return {"left_out": missing}
+    issuers = Issuers()
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch, contextlib.ExitStack() as stack:
+        folder = Path(scratch)
+        files = {SMALL: b"x" * 1024, LARGE: b"x" * 65_536}
+        behind = stack.enter_context(upstream(folder, files))
+        all_of = stack.enter_context(peers(folder, behind, issuers))
+        all_of.append(stack.enter_context(gateway(folder, behind, issuers)))
+        found = _rounds(out, all_of, behind, loads(folder, issuers), rounds)
+    medians = _medians(found)
+    _print(out, medians, found)
+    svg = ROOT / "build" / "bench-proxy.svg"
+    svg.parent.mkdir(exist_ok=True)
+    svg.write_text(drawn(CASES, medians), "utf-8")
+    out.print(f"plot: build/{svg.name}")
+    return {
+        "seconds": SECONDS,
+        "cases": CASES,
+        "rounds": found,
+        "medians": medians,
+        "bars": [
+            {"case": case, "peer": peer, "at_most": bar, "ratio": _ratio(medians, case, peer)}
+            for (case, peer), bar in BARS.items()
+            if peer in medians[case]
+        ],
+    }
+
+
+def loads(folder: Path, issuers: Issuers) -> dict[str, Load]:
+    """What is asked in each case."""
+    rs256 = staff_token(issuers, "u-1", rsa=True)
+    texts = [staff_token(issuers, f"u-{number}") for number in range(TOKENS)]
+    script = folder / "rotate.lua"
+    script.write_text(
+        "local t = {" + ",".join(f'"{text}"' for text in texts) + "}\n"
+        "local made, i = {}, 0\n"
+        "init = function()\n"
+        "  for n, one in ipairs(t) do\n"
+        '    made[n] = wrk.format("GET", nil, {["Authorization"] = "Bearer " .. one})\n'
+        "  end\nend\n"
+        "request = function() i = i % #made + 1; return made[i] end\n"
+    )
+    return {
+        "1 KiB": Load(connections=32, seconds=SECONDS, path=SMALL, token=rs256),
+        "ES256": Load(connections=32, seconds=SECONDS, path=SMALL, script=script),
+        "64 KiB": Load(connections=32, seconds=SECONDS, path=LARGE, token=rs256),
+        "alone": Load(connections=1, seconds=max(1, SECONDS // 2), path=SMALL, token=rs256),
+    }
+
+
+def staff_token(issuers: Issuers, sub: str, *, rsa: bool = False) -> str:
+    """A token of an employee that outlives the run."""
+    claims = issuers.claims(
+        "idp:staff",
+        sub=sub,
+        exp=int(time.time()) + 3_500,
+        groups=["staff-all"],
+        tenants=["acme"],
+    )
+    return issuers.sign("idp:staff", claims, key=issuers.rsa if rsa else None)
+
+
+@contextlib.contextmanager
+def gateway(folder: Path, behind: int, issuers: Issuers) -> Iterator[Peer]:
+    """`gateway serve` on the proxy's core; its stores run beside it and do nothing."""
+    overlay = folder / "overlay"
+    issuers.write(overlay)
+    policy = folder / "policy"
+    ours = ROOT / "policies"
+    shutil.copytree(ours, policy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copytree(overlay, policy, dirs_exist_ok=True)
+    config = folder / "gateway.toml"
+    config.write_text(
+        f'[upstreams.employee-portal]\naddress = "http://127.0.0.1:{behind}"\n'
+        f'[telemetry]\ntrace_file = "{folder}/spans.jsonl"\n'
+        + os.environ.get("BENCH_GATEWAY_TOML", "").replace("\\n", "\n")
+    )
+    with embedded_pair() as pair, fresh_database(cluster_of(pair)) as database:
+        settings = {
+            "GATEWAY_CONFIG": os.fspath(config),
+            "GATEWAY_POLICY": os.fspath(policy),
+            "GATEWAY_DATABASE_URL": database.url,
+            "GATEWAY_DATABASE_SECRET": database.secret,
+            "GATEWAY_QDRANT_URL": pair.qdrant_url,
+            "GATEWAY_QDRANT_API_KEY": pair.qdrant_api_key,
+            "GATEWAY_EMBEDDER": "hashing-64",
+            "GATEWAY_LISTEN": "127.0.0.1:0",
+            "GATEWAY_ADMIN_LISTEN": "127.0.0.1:0",
+            "GATEWAY_STATE": os.fspath(folder / "state"),
+        }
+        with (
+            (folder / "access.log").open("wb") as log,
+            subprocess.Popen(
+                pinned(PROXY_CORE, sys.executable, "-m", "gateway", "serve"),
+                env=clean() | settings,
+                stdout=log,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process,
+        ):
+            try:
+                assert process.stderr is not None
+                told = process.stderr.readline()
+                while "listening on" not in told:
+                    assert told, "the gateway did not start"
+                    told = process.stderr.readline()
+                url = told.split("listening on ")[1].split()[0]
+                yield Peer(OURS, process.pid, int(url.rpartition(":")[2]))
+            finally:
+                process.terminate()
+                process.communicate(timeout=60)
+
+
+Found = dict[str, dict[str, list[float]]]
+
+
+def _rounds(
+    out: Console, all_of: list[Peer], behind: int, asked: dict[str, Load], rounds: int
+) -> Found:
+    """Case -> proxy -> one figure a round: us of processor time, for *alone* added ms."""
+    found: Found = {case: {peer.name: [] for peer in all_of} for case in asked}
+    for peer in all_of:  # warm: connections, token cache, code
+        measured(peer.pid, peer.port, _short(asked["1 KiB"]))
+    for number in range(rounds):
+        for case, load in asked.items():
+            direct = measured(0, behind, load).p50_ms if case == "alone" else 0.0
+            for peer in all_of:
+                if case == "ES256" and number == 0:  # each token is verified once a minute
+                    measured(peer.pid, peer.port, _short(load))
+                cost = measured(peer.pid, peer.port, load)
+                found[case][peer.name].append(_figure(case, cost, direct))
+        out.print(f"round {number + 1} of {rounds}, load {os.getloadavg()[0]:.1f}", style="dim")
+    return found
+
+
+def _short(load: Load) -> Load:
+    return Load(
+        connections=load.connections,
+        seconds=1,
+        path=load.path,
+        token=load.token,
+        script=load.script,
+    )
+
+
+def _figure(case: str, cost: Cost, direct_ms: float) -> float:
+    return round(cost.p50_ms - direct_ms, 4) if case == "alone" else round(cost.cpu_us, 2)
+
+
+def _medians(found: Found) -> dict[str, dict[str, float]]:
+    return {
+        case: {name: round(statistics.median(values), 3) for name, values in of.items()}
+        for case, of in found.items()
+    }
+
+
+def _ratio(medians: dict[str, dict[str, float]], case: str, peer: str) -> float:
+    return round(medians[case][OURS] / medians[case][peer], 3)
+
+
+def _print(out: Console, medians: dict[str, dict[str, float]], found: Found) -> None:
+    for case, title in CASES.items():
+        unit = "added ms" if case == "alone" else "us CPU a request"
+        table = Table("proxy", unit, "rounds", "ours / theirs", "bar", title=title)
+        for name, median in sorted(medians[case].items(), key=lambda one: one[1]):
+            ratio = _ratio(medians, case, name)
+            bar = BARS.get((case, name))
+            met = "" if bar is None else f"{'holds' if ratio <= bar else 'SHORT'}: at most {bar}"
+            each = " ".join(f"{value:.3g}" for value in found[case][name])
+            table.add_row(name, f"{median:.3g}", each, f"{ratio:.2f}", met)
+        out.print(table)
