@@ -9,7 +9,7 @@ SECONDS ?= 60
 # Test processes, each with a Postgres and a vector engine of its own.
 WORKERS ?= 2
 
-.PHONY: demo test test-deep lint types imports policy bench mutation fuzz lock check clean
+.PHONY: demo test test-deep lint types imports policy bench proxies mutation fuzz lock check clean
 
 # The time of the download is printed apart: it depends on the line, not on us.
 .venv/run.stamp: $(LOCKS)/run.txt pyproject.toml
@@ -58,6 +58,15 @@ policy: .venv/dev.stamp
 bench: .venv/dev.stamp .venv-bench/stamp
 	$(BIN)/python -m tests.bench $(SUITE) --json build/bench.json $(ARGS)
 
+# The proxies that the tests put in front of the gateway, an environment of their own; nginx is the
+# system's. Where one is missing its tests are skipped (in CI they fail).
+.venv-proxies/stamp: $(LOCKS)/proxies.txt
+	@$(PYTHON) -m venv .venv-proxies
+	@.venv-proxies/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/proxies.txt
+	@touch $@
+
+proxies: .venv-proxies/stamp
+
 # Maintainers, half an hour to an hour: does a test notice every small change of what decides?
 .venv-mutation/stamp: $(LOCKS)/dev.txt $(LOCKS)/mutation.txt
 	@$(PYTHON) -m venv .venv-mutation
@@ -83,7 +92,7 @@ check: lint types imports policy test
 # Maintainers: write the locks anew. Needs pip-tools; never leaves a registry's address in a file.
 lock: .venv/dev.stamp
 	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/pip install -q pip-tools
-	cd $(LOCKS) && for f in run dev bench mutation fuzz; do ../../.venv/lock/bin/pip-compile -q --strip-extras --allow-unsafe --generate-hashes \
+	cd $(LOCKS) && for f in run dev bench proxies mutation fuzz; do ../../.venv/lock/bin/pip-compile -q --strip-extras --allow-unsafe --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options -o $$f.txt $$f.in; done
 
 clean:

@@ -119,7 +119,9 @@ def test_licences_of_all_locked_distributions_are_noted() -> None:
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "bench.txt", "mutation.txt", "fuzz.txt"])
+@pytest.mark.parametrize(
+    "lock", ["run.txt", "dev.txt", "bench.txt", "proxies.txt", "mutation.txt", "fuzz.txt"]
+)
 def test_locks_hold_hashes_and_no_address(lock: str) -> None:
     text = (ROOT / "deploy" / "requirements" / lock).read_text("utf-8")
     pinned = re.findall(r"^[A-Za-z0-9._-]+==", text, re.MULTILINE)

@@ -15,6 +15,7 @@ Source: attack log rows B1, B6, B9 and "Forward-auth dialects"; library survey s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -85,6 +86,8 @@ _TOLD: Final = _PAIRS | frozenset(dialect.host for dialect in DIALECTS.values())
 _IDENTITY: Final = frozenset(
     {headers.SUBJECT, headers.AUDIENCE, headers.PROFILE, assertion.HEADER, delegation.HEADER}
 )
+_MARKS: Final = re.compile(rb"[^a-z0-9]")
+"""What CGI-like readers fold: ``X_Role``, ``X.Role`` and ``X-Role`` are one name to them."""
 _PLAIN: Final = frozenset(name.encode("ascii") for name in _TOLD) | _IDENTITY
 
 
@@ -113,7 +116,7 @@ def read(dialect: Dialect, told: Headers, peer: TrustedPeer) -> Forwarded:
     for name, _ in told:
         if name.decode("latin-1") in foreign:
             raise Misasked("another dialect's words")
-        if b"_" in name and name.replace(b"_", b"-") in _PLAIN:
+        if name not in _PLAIN and _MARKS.sub(b"-", name) in _PLAIN:
             raise Refusal(Code.BAD_REQUEST, "a name that some stacks fold into ours")
     method = _once(told, dialect.method)
     target = _once(told, dialect.target)
