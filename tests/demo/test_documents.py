@@ -125,6 +125,6 @@ def test_licences_of_all_locked_distributions_are_noted() -> None:
 def test_locks_hold_hashes_and_no_address(lock: str) -> None:
     text = (ROOT / "deploy" / "requirements" / lock).read_text("utf-8")
     pinned = re.findall(r"^[A-Za-z0-9._-]+==", text, re.MULTILINE)
-    assert len(pinned) > 4
+    assert len(pinned) >= 3
     assert text.count("--hash=sha256:") >= len(pinned)
     assert "://" not in text
