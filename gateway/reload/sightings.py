@@ -15,12 +15,15 @@ from uuid import UUID
 
 import psycopg
 
-from gateway.reload.job import RawRelease
+from gateway.reload.job import BuildRefused, RawRelease
 
 CHANNEL: Final = "gw_policy"
 ALIVE_S: Final = 15
 """A replica that was not seen for longer is a dead one."""
 CHAIN_MAX: Final = 65
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""All files and signatures of one chain: ten times the largest policy that was measured. What is
+longer would hold up whoever serves while it is read."""
 FORGET_S: Final = 86_400
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -56,11 +59,15 @@ with recursive chain as (
       and case when jsonb_typeof(c.jws -> 'signatures') = 'array'
           then jsonb_array_length(c.jws -> 'signatures') else 0 end < %(signers)s
 )
-select generation, digest, convert_to(jws::text, 'UTF8'), convert_to(files::text, 'UTF8')
-from chain order by link
+select generation, digest, case when fits then convert_to(jws::text, 'UTF8') end,
+       case when fits then convert_to(files::text, 'UTF8') end
+from (select c.*, sum(octet_length(files::text) + coalesce(octet_length(jws::text), 0))
+          over (order by link) <= %(bytes)s as fits from chain c) c
+order by link
 """
 _CANDIDATE: Final = """
-select run, digest, null, convert_to(files::text, 'UTF8')
+select run, digest, null,
+       case when octet_length(files::text) <= %(bytes)s then convert_to(files::text, 'UTF8') end
 from gate.policy_candidate where run = %(generation)s
 """
 
@@ -125,6 +132,8 @@ async def release_of(
 ) -> tuple[RawRelease, ...]:
     """A release and those that it may stand on, as they are stored; empty when it is not there.
 
+    Raises BuildRefused (``release_too_large``) for more than ``BYTES_MAX``, and psycopg.Error.
+
     The chain ends with one that has ``signers`` signatures or was accepted before.
     """
     values = {
@@ -132,13 +141,14 @@ async def release_of(
         "signers": signers,
         "accepted": [one for one in accepted if one != generation],
         "most": CHAIN_MAX,
+        "bytes": BYTES_MAX,
     }
     return await _raw(connection, _RELEASES, values)
 
 
 async def candidate_of(connection: Connection, run: int) -> tuple[RawRelease, ...]:
     """The policy that is tried in this run, in the form of an unsigned release."""
-    return await _raw(connection, _CANDIDATE, {"generation": run})
+    return await _raw(connection, _CANDIDATE, {"generation": run, "bytes": BYTES_MAX})
 
 
 async def _raw(
@@ -147,7 +157,7 @@ async def _raw(
     # binary: a megabyte of JSON is handed on as it is, not decoded where requests wait
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(statement.encode(), values)
-        return tuple(
-            RawRelease(number, digest, jws, files)
-            for number, digest, jws, files in await cursor.fetchall()
-        )
+        found = await cursor.fetchall()
+    if any(files is None for _, _, _, files in found):
+        raise BuildRefused("release_too_large", f"over {BYTES_MAX} bytes with what it stands on")
+    return tuple(RawRelease(*row) for row in found)

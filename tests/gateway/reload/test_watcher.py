@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from gateway.holder import SnapshotHolder
 from gateway.reload.builder import Builder
+from gateway.reload.sightings import BYTES_MAX
 from gateway.reload.watcher import Watcher
 from policies.decision import PolicyDigest
 from policies.files import digest_of
@@ -164,5 +165,29 @@ def test_a_candidate_that_takes_for_ever_keeps_no_release_waiting(site: Site) ->
         await until(lambda: SECOND.digest in holder.prepared)
         assert watcher.counts.builds == {("staged", "ok"): 1}
         await until(lambda: watcher.building == "candidate")  # then it has its turn again
+
+    site.play(scene)
+
+
+def test_what_is_too_large_is_refused_before_it_is_read(site: Site) -> None:
+    """60 MB of files held the event loop for 0.8 s; 200 MB ended the builder, again and again."""
+    big = "jsonb_build_object('rules/units.csv', repeat('x', %s))"
+
+    async def scene(watcher: Watcher, _: SnapshotHolder) -> None:
+        site.run(
+            "insert into gate.policy_release (generation, environment, digest, change, jws, files)"
+            f" values (2, 'production', %s, 'none', '{{}}', {big})",
+            "a" * 64,
+            BYTES_MAX,
+        )
+        site.run(
+            "insert into gate.policy_candidate (digest, files, sample, started_by, reason)"
+            f" values (%s, {big}, 0, 'x', 'x')",
+            "b" * 64,
+            BYTES_MAX,
+        )
+        await until(lambda: len(watcher.counts.builds) == 2)
+        refused = "release_too_large"
+        assert watcher.counts.builds == {("staged", refused): 1, ("candidate", refused): 1}
 
     site.play(scene)
