@@ -86,6 +86,10 @@ def _words(value: object) -> tuple[str, ...]:
     return ()
 
 
+ABSENT_ORIGIN: Final = "absent"
+"""Among the origins of a route: clients that are no browser and send none."""
+
+
 class RouteMode(StrEnum):
     OPAQUE = "opaque"
     GUARD = "guard"
@@ -109,7 +113,10 @@ class Segment:
 @dataclass(frozen=True, slots=True)
 class Route:
     """One thing that the gateway answers. ``upstream``, ``operation``, ``tool`` and ``anonymous``
-    are empty where they do not apply."""
+    are empty where they do not apply.
+
+    ``origins`` are the web pages whose scripts may open a WebSocket here; none: nobody may.
+    """
 
     id: str
     path: str
@@ -120,6 +127,16 @@ class Route:
     operation: str
     tool: str
     anonymous: str
+    origins: tuple[str, ...] = ()
+
+    def opens_socket(self, origin: str | None) -> bool:
+        """Whether a handshake with this ``Origin`` may open a WebSocket; None = it has none.
+
+        Compared byte for byte: browsers write an origin in one way only.
+        """
+        if origin is None:
+            return ABSENT_ORIGIN in self.origins
+        return origin != ABSENT_ORIGIN and origin in self.origins
 
     def match(self, path: str) -> Mapping[str, str] | None:
         """The named parts of a canonical path, or None.

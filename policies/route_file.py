@@ -6,7 +6,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from policies.bindings import Route, RouteMode, Segment, SegmentSort, Upstream
+from policies.bindings import (
+    ABSENT_ORIGIN,
+    Route,
+    RouteMode,
+    Segment,
+    SegmentSort,
+    Upstream,
+)
 from policies.faults import Faults, shown
 from policies.vocabulary import RESERVED, Vocabulary
 from policies.yamltree import Node, Reader
@@ -15,6 +22,10 @@ FILE: Final = "rules/routes.yaml"
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 OPERATIONS: Final = ("retrieve", "pack", "unit", "scope")
+ORIGIN: Final = re.compile(
+    rf"{ABSENT_ORIGIN}|https?://[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?(?::[1-9][0-9]{{0,4}})?"
+)
+"""As browsers write it (RFC 6454 section 6.2), or none at all; ``null`` is nobody's."""
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 _NAMED: Final = re.compile(r"\{([a-z][a-z0-9_]*)(\.\.\.)?\}")
 
@@ -55,7 +66,7 @@ def _route(
     fields = read.fields(
         node,
         required=("path", "methods", "mode"),
-        optional=("upstream", "operation", "tool", "anonymous"),
+        optional=("upstream", "operation", "tool", "anonymous", "origins"),
     )
 
     def word(key: str, what: str, known: Collection[str]) -> str:
@@ -93,7 +104,27 @@ def _route(
         operation=word("operation", "operation", OPERATIONS),
         tool=word("tool", "tool", vocabulary.tools),
         anonymous=word("anonymous", "audience", vocabulary.audiences),
+        origins=_origins(read, fields["origins"], mode, methods) if "origins" in fields else (),
     )
+
+
+def _origins(read: Reader, node: Node, mode: RouteMode, methods: Sequence[str]) -> tuple[str, ...]:
+    """Whose pages may open a WebSocket on an opaque route."""
+    if mode is not RouteMode.OPAQUE:
+        reason = f"mode `{mode}` opens no socket: its frames could not be inspected"
+        read.faults.add(node.place, "stray_key", reason, "remove it")
+    elif "GET" not in methods:
+        reason = "a socket is opened by GET, which this route does not take"
+        read.faults.add(node.place, "stray_key", reason, "add GET to its methods, or remove it")
+    if node.sort == "list" and not node.items:
+        read.faults.add(node.place, "empty_list", "no origin is listed", "name one, or remove it")
+    origins = read.texts(node, "origin", ORIGIN)
+    for item, origin in zip(node.items, origins, strict=True):
+        scheme, _, port = origin.partition("://")[0], *origin.rpartition(":")[1:]
+        if (scheme, port) in {("http", "80"), ("https", "443")}:
+            reason = f"no browser sends {shown(origin)}: it leaves the scheme's own port out"
+            read.faults.add(item.place, "malformed", reason, f"write it without `:{port}`")
+    return origins
 
 
 def _segments(read: Reader, node: Node) -> tuple[Segment, ...]:

@@ -82,6 +82,7 @@ _JUDGES: Final[Mapping[str, Mapping[str, Judge]]] = {
         "methods": members_only_fall,
         "tool": emptied,
         "anonymous": emptied,
+        "origins": members_only_fall,
     },
     "upstream": {"may_retrieve": truth_falls, "tenants": tenants_fall},
     "trusted peer": {"networks": networks_fall, "headers": members_only_fall},

@@ -131,7 +131,9 @@ def _issuer() -> Schema:
 
 
 def _route() -> Schema:
-    def mode(modes: Iterable[RouteMode], key: str, behind: Schema) -> Schema:
+    def mode(
+        modes: Iterable[RouteMode], key: str, behind: Schema, more: Mapping[str, Schema]
+    ) -> Schema:
         return _fields(
             {
                 "path": {"type": "string", "pattern": "^/"},
@@ -139,14 +141,16 @@ def _route() -> Schema:
                 "mode": _word(modes),
                 key: behind,
             },
-            {"tool": _text(words.VALUE), "anonymous": _text(words.VALUE)},
+            {"tool": _text(words.VALUE), "anonymous": _text(words.VALUE), **more},
         )
 
-    relayed = [one for one in RouteMode if one is not RouteMode.GUARD]
+    upstream = _text(upstream_file.NAME)
+    origins = {"origins": _list(_text(route_file.ORIGIN), least=1)}
     return {
         "anyOf": [
-            mode([RouteMode.GUARD], "operation", _word(route_file.OPERATIONS)),
-            mode(relayed, "upstream", _text(upstream_file.NAME)),
+            mode([RouteMode.GUARD], "operation", _word(route_file.OPERATIONS), {}),
+            mode([RouteMode.GUARD_JSON], "upstream", upstream, {}),
+            mode([RouteMode.OPAQUE], "upstream", upstream, origins),
         ]
     }
 

@@ -192,6 +192,19 @@ def test_no_path_is_answered_by_two_routes(default: Snapshot, rest: str) -> None
         ("tool: scope", "tool: scoop", "unknown_word"),
         ("  scope:\n", "  all:\n", "reserved_word"),
         ("anonymous: customer", "anonymous: everybody", "unknown_word"),
+        ("tool: scope", "origins: [absent]", "stray_key"),
+        ("anonymous: customer", "origins: []", "empty_list"),
+        ("anonymous: customer", "origins: https://a.example", "wrong_type"),
+        ("anonymous: customer", "origins: ['*']", "malformed"),
+        ("anonymous: customer", "origins: ['null']", "malformed"),
+        ("anonymous: customer", "origins: [https://*.a.example]", "malformed"),
+        ("anonymous: customer", "origins: [https://A.example]", "malformed"),
+        ("anonymous: customer", "origins: [https://a.example/]", "malformed"),
+        ("anonymous: customer", "origins: ['https://a.example:443']", "malformed"),
+        ("anonymous: customer", "origins: [absent, absent]", "duplicate_word"),
+        ("methods: [GET, HEAD, POST]\n    mode: opaque\n    upstream: customer-portal",
+         "methods: [POST]\n    mode: opaque\n    origins: [absent]\n    upstream: customer-portal",
+         "stray_key"),
     ],
 )  # fmt: skip
 def test_a_route_that_would_answer_otherwise_is_refused(
@@ -223,6 +236,25 @@ def test_an_upstream_or_peer_with_too_much_trust_is_refused(
 ) -> None:
     edit(file, old, new)
     assert code in {fault.code for fault in faults() if fault.file == file}
+
+
+def test_socket_is_opened_by_listed_origins_only(folder: Path, edit: Edit) -> None:
+    """Attack log W2: a positive list; whoever is not on it opens nothing, absence included."""
+    assert not any(
+        one.opens_socket(origin)
+        for one in load(folder).routes
+        for origin in (None, "absent", "null", "https://a.example")
+    )
+    edit(
+        ROUTES,
+        "anonymous: customer",
+        "anonymous: customer\n    origins: [https://a.example, absent]",
+    )
+    opened = route(load(folder), "portal-customer").opens_socket
+    assert opened("https://a.example")
+    assert opened(None)
+    for foreign in ("absent", "null", "", "https://a.example:8443", "http://a.example"):
+        assert not opened(foreign)
 
 
 def test_upstreams_and_peers_are_typed(folder: Path, edit: Edit) -> None:

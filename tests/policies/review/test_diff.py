@@ -89,6 +89,8 @@ UP_TO_KIND = "{}, {}, published, published, low|standard, enacted|runtime, law|"
         (ISSUERS, "tenants: {claim: tenants}", "tenants: {claim: teams}", WIDE, "tenants:"),
         (PATHS, "    anonymous: customer\n", "", NARROW, "anonymous: customer -> (none)"),
         (PATHS, "anonymous: customer", "anonymous: employee", WIDE, "anonymous:"),
+        (PATHS, "    anonymous: customer\n",
+         "    anonymous: customer\n    origins: [https://a.example]\n", WIDE, "origins: (none)"),
         (PATHS, "/portal/partner/{rest...}", "/portals/partner/{rest...}", WIDE, "path:"),
         (PATHS, "upstream: partner-portal", "upstream: employee-portal", WIDE, "upstream:"),
         (PATHS, "    methods: [GET, HEAD, POST]\n    mode: opaque\n    upstream: partner-portal",
