@@ -15,15 +15,21 @@ Source: attack log rows A1-A17.
 
 from __future__ import annotations
 
+import functools
 import re
+from ipaddress import IPv6Address
 from typing import Final
 
 from gateway.errors import Code, Refusal
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,=:@]+")
 _ADDRESS_SEGMENT: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,=:@]|%23)+")
+_LABEL: Final = rb"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST_BYTES_MAX: Final = 262
+"""A name of 255 bytes and a port."""
 _HOST: Final = re.compile(
-    rb"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
+    rb"(?:%b(?:\.%b)*|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
+    % (_LABEL, _LABEL)
 )
 _TARGET: Final = re.compile(rb"/[\x21\x22\x24-\x7e]*")
 
@@ -38,7 +44,18 @@ def origin_form(target: bytes) -> bool:
 
 def valid_host(value: bytes) -> bool:
     """Whether a Host value is a name or address with an optional port, and nothing else."""
-    return _HOST.fullmatch(value) is not None
+    return len(value) <= _HOST_BYTES_MAX and _is_host(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_host(value: bytes) -> bool:
+    found = _HOST.fullmatch(value)
+    if found is None or int(found["port"] or 0) > 65_535:
+        return False
+    try:
+        return found["six"] is None or bool(IPv6Address(found["six"].decode("ascii")))
+    except ValueError:
+        return False
 
 
 def segments_of(raw_path: bytes) -> tuple[str, ...]:
