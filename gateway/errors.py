@@ -110,6 +110,10 @@ class GatewayError(Exception):
     """Base of everything this house raises. A caller that sees one must refuse the request."""
 
 
+class PartMissing(GatewayError):  # noqa: N818 - reads as what it is
+    """A package that safety rests on is not installed: there is no way to go on without it."""
+
+
 class Refusal(GatewayError):  # noqa: N818 - reads as what it is
     """The request ends here, with ``code``.
 

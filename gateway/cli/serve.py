@@ -10,6 +10,7 @@ import uvloop
 
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, flat, of_policy
+from gateway.errors import PartMissing
 from gateway.settings import Settings
 from gateway.settled import settle
 from gateway.telemetry import process_log
@@ -23,7 +24,11 @@ NoEmbedded = Annotated[
 
 def serve(config: ConfigOption = None, no_embedded: NoEmbedded = False) -> None:
     """Serve until told to stop."""
-    from gateway.server import PortTaken  # late: see ``_serve``
+    try:
+        from gateway.server import PortTaken  # late: see ``_serve``
+    except PartMissing as error:
+        reason, _, remedy = flat(error).partition("; ")
+        raise Failure(Exit.UNAVAILABLE, "part_missing", reason, remedy) from error
 
     settings = settings_of(config)
     process_log.configure()

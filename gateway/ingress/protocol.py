@@ -20,20 +20,29 @@ Source: attack log section 4 and rows A5, A14, A16, B2, B13, D1-D4, S1-S14.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import re
 from typing import Any, Final
 
-from gateway.errors import PROBLEM_JSON, Code, GatewayError, problem_body, status_of
+from gateway.errors import (
+    PROBLEM_JSON,
+    Code,
+    GatewayError,
+    PartMissing,
+    problem_body,
+    status_of,
+)
 from gateway.ingress.abort import ABORT
 from gateway.ingress.limits import Limits
 from gateway.ingress.normalise import origin_form, valid_host
 from gateway.ingress.provenance import new_request_id
 
-if importlib.util.find_spec("httptools") is None:  # pragma: no cover - a broken installation
-    raise GatewayError("`httptools` is not installed; reinstall the locked requirements")
+try:
+    import httptools
+except ImportError as error:
+    raise PartMissing(
+        "`httptools`, the parser of requests, is not installed; reinstall the locked requirements"
+    ) from error
 
-import httptools
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
