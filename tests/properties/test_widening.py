@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ from policies.decision import Scope
 from policies.snapshot import Snapshot
 from policies.vocabulary import FACETS
 from retrieval.stores.roles import INGEST, LABEL
-from tests.retrieval.database.world import World, world_in
+from tests.retrieval.database.world import LastingWorld, World, world_in
 from tests.services import Cluster, Database, fresh_database
 
 Reader = tuple[str, bool, str, str]
@@ -41,9 +40,13 @@ COMPARTMENTS = ("*", "acme", "globex")
 
 
 @pytest.fixture(scope="module")
-def common(cluster: Cluster, migrated_template: Database, snapshot: Snapshot) -> Iterator[World]:
+def common(
+    cluster: Cluster, migrated_template: Database, snapshot: Snapshot
+) -> Iterator[LastingWorld]:
     with fresh_database(cluster, template=migrated_template.name) as database:
-        yield world_in(database, snapshot)
+        world_in(database, snapshot)
+        with LastingWorld(database, snapshot) as world:
+            yield world
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ def labelled(world: World, objects: Objects) -> set[UUID]:
 
 @given(first=st.lists(label, min_size=4, max_size=4), then=transactions)
 def test_no_edit_of_ingest_lets_anybody_read_more(
-    common: World, first: list[tuple[Any, ...]], then: list[list[Edit]]
+    common: LastingWorld, first: list[tuple[Any, ...]], then: list[list[Edit]]
 ) -> None:
     """Stricter than `never more than after the insert`: never more than a moment ago."""
     objects = made(common, first)
@@ -189,7 +192,7 @@ def test_no_edit_of_ingest_lets_anybody_read_more(
 
 @given(first=st.lists(label, min_size=4, max_size=4), then=transactions)
 def test_what_a_source_closes_is_closed_whatever_else_waits(
-    common: World, first: list[tuple[Any, ...]], then: list[list[Edit]]
+    common: LastingWorld, first: list[tuple[Any, ...]], then: list[list[Edit]]
 ) -> None:
     """Nobody reads what it could not read if everything said were in effect (the owner's twin)."""
     objects, twin = made(common, first), made(common, first)
@@ -204,7 +207,7 @@ def test_what_a_source_closes_is_closed_whatever_else_waits(
 
 @given(first=st.lists(label, min_size=4, max_size=4), then=transactions)
 def test_once_everything_is_approved_labels_are_what_was_said_last(
-    common: World, first: list[tuple[Any, ...]], then: list[list[Edit]]
+    common: LastingWorld, first: list[tuple[Any, ...]], then: list[list[Edit]]
 ) -> None:
     """Nothing said is lost: a twin that the owner writes, without waiting, ends the same.
 
@@ -223,8 +226,8 @@ def test_once_everything_is_approved_labels_are_what_was_said_last(
             assert common.ask(query, [mine]) == common.ask(query, [other])
 
 
-def as_owner(world: World, objects: Objects, edits: list[Edit]) -> None:
-    with psycopg.connect(world.database.url) as connection:
+def as_owner(world: LastingWorld, objects: Objects, edits: list[Edit]) -> None:
+    with world.owner() as connection, connection.transaction():
         for one in edits:
             statement, values = statement_of(objects, one)
             connection.execute(statement.encode(), values)

@@ -6,8 +6,8 @@ Content is written as ``gw_ingest`` writes it: words of facets, never class ids.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -172,6 +172,38 @@ class World:
             truth.reading(subject, self.snapshot) as reader,
         ):
             yield reader
+
+
+@dataclass(frozen=True, slots=True)
+class LastingWorld(World):
+    """A world whose sessions stay open until it is left: to log in takes longer than to edit."""
+
+    _open: ExitStack = field(default_factory=ExitStack)
+    _sessions: dict[str, psycopg.Connection[Any]] = field(default_factory=dict)
+
+    def __enter__(self) -> LastingWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @contextmanager
+    def login(self, role: str) -> Iterator[psycopg.Connection[Any]]:
+        if role not in self._sessions:
+            self._sessions[role] = self._open.enter_context(World.login(self, role))
+        yield self._sessions[role]
+
+    @contextmanager
+    def owner(self) -> Iterator[psycopg.Connection[Any]]:
+        """A session of the superuser."""
+        if "" not in self._sessions:
+            session = psycopg.connect(self.database.url, autocommit=True)
+            self._sessions[""] = self._open.enter_context(session)
+        yield self._sessions[""]
+
+    def ask(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with self.owner() as connection:
+            return connection.execute(statement.encode(), values).fetchall()
 
 
 LINK = (
