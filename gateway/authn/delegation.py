@@ -10,7 +10,9 @@ anew under the policy of the moment it is used; the digest inside is for the rec
 
 from __future__ import annotations
 
+import collections
 import secrets
+from collections.abc import Sequence
 from typing import Any, Final
 
 from gateway.authn.bearer import unauthenticated
@@ -24,6 +26,10 @@ from policies.subject import Principal
 
 HEADER: Final = b"x-gateway-delegation"
 LIFE_S: Final = 60
+REUSED_S: Final = 20.0
+"""How long a delegation is handed out again: whoever gets it has it for 40 s at least, unless its
+caller's own token ends before."""
+REMEMBERED_MAX: Final = 10_000
 TYP: Final = "gateway-delegation+jwt"
 
 
@@ -64,6 +70,50 @@ def issue(
         "jurisdictions": caller.jurisdictions,
     }
     return keys.sign(claims, typ=TYP)
+
+
+_Kept = tuple[Principal, PolicyDigest, Sequence[object], float, bytes]
+
+
+class Delegations:
+    """The delegation of each caller through each upstream, signed once in ``REUSED_S``.
+
+    It says nothing of a single request, so one signature serves many. It is made anew for
+    another principal (a token that was verified anew is one), another policy or another ring.
+    """
+
+    def __init__(self, keys: OwnKeys, *, gateway_id: str) -> None:
+        self._keys = keys
+        self._gateway_id = gateway_id
+        self._kept: collections.OrderedDict[tuple[str, int], _Kept] = collections.OrderedDict()
+
+    def token(self, caller: Principal, *, upstream: str, digest: PolicyDigest, now: float) -> bytes:
+        """A token as `issue` makes it. Cost: 1 us when it is there, else one signature."""
+        # the entry holds its caller, so its id is nobody else's as long as it stands here
+        name = upstream, id(caller)
+        kept = self._kept.get(name)
+        if kept is not None:
+            whose, under, ring, until, token = kept
+            if (
+                whose is caller
+                and under == digest
+                and ring is self._keys.keys
+                and until - REUSED_S <= now < until
+            ):
+                return token
+        token = issue(
+            self._keys,
+            gateway_id=self._gateway_id,
+            caller=caller,
+            upstream=upstream,
+            digest=digest,
+            now=now,
+        )
+        self._kept[name] = caller, digest, self._keys.keys, now + REUSED_S, token
+        self._kept.move_to_end(name)
+        if len(self._kept) > REMEMBERED_MAX:
+            self._kept.popitem(last=False)
+        return token
 
 
 def accept(token: bytes, keys: OwnKeys, *, gateway_id: str, now: float) -> tuple[Principal, str]:

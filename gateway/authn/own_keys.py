@@ -7,13 +7,17 @@ replaced whole, while requests go on.
 
 from __future__ import annotations
 
+import base64
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from joserfc import jws
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc.jwk import ECKey
 
 from gateway.authn.jws import PublicKey
@@ -21,6 +25,7 @@ from gateway.authn.key_ring import BadKeyFile as BadKeyFile
 from gateway.authn.key_ring import RingKey, read_ring, signer
 
 ALGORITHM: Final = "ES256"
+_ECDSA: Final = ECDSA(SHA256())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,6 @@ class OwnKeys:
         self, keys: Sequence[ECKey | RingKey], *, clock: Callable[[], float] = time.time
     ) -> None:
         self._clock = clock
-        self._registry = jws.JWSRegistry(algorithms=[ALGORITHM])
         self._ring = _ring(keys)
 
     @classmethod
@@ -65,13 +69,18 @@ class OwnKeys:
         return self._ring.keys
 
     def sign(self, claims: Mapping[str, Any], *, typ: str) -> bytes:
-        """A compact JWT by the newest key whose time has come. Cost: about 40 us."""
+        """A compact JWT by the newest key whose time has come.
+
+        Cost: about 24 us, of which the signature is 21; joserfc takes 40, which every hop pays.
+        The form is RFC 7515 section 7.1, the signature RFC 7518 section 3.4.
+        """
         key = signer(self._ring.keys, self._clock())
-        header = {"alg": ALGORITHM, "kid": key.kid, "typ": typ}
-        text = jws.serialize_compact(
-            header, orjson.dumps(dict(claims)), key.key, registry=self._registry
-        )
-        return text.encode("ascii")
+        text = _head(key.kid, typ) + _base64url(orjson.dumps(claims))
+        private = key.key.private_key
+        if private is None:
+            raise BadKeyFile("a key is not a private key")
+        r, s = decode_dss_signature(private.sign(text, _ECDSA))
+        return text + b"." + _base64url(r.to_bytes(32, "big") + s.to_bytes(32, "big"))
 
     def public(self, kid: str | None) -> PublicKey | None:
         """The public half of a key of the ring."""
@@ -80,6 +89,15 @@ class OwnKeys:
     def jwks(self) -> bytes:
         """The published key set: every key of the ring, also one that does not sign yet."""
         return self._ring.document
+
+
+@functools.lru_cache(maxsize=64)
+def _head(kid: str, typ: str) -> bytes:
+    return _base64url(orjson.dumps({"alg": ALGORITHM, "kid": kid, "typ": typ})) + b"."
+
+
+def _base64url(raw: bytes) -> bytes:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=")
 
 
 def _ring(keys: Sequence[ECKey | RingKey]) -> _Ring:

@@ -6,10 +6,11 @@ that operators follow through journal, log and trace.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
+import os
 import re
-import secrets
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from gateway.errors import Headers
@@ -20,7 +21,7 @@ _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 
 def new_request_id() -> str:
     """A fresh opaque id, 32 hex digits."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def request_id_from(headers: Headers, peer: TrustedPeer | None) -> str:
@@ -57,14 +58,21 @@ def forwarded_for(headers: Headers, peer: TrustedPeer | None, client: str) -> st
         return client
 
 
-def trusted_peer(client: str, peers: Iterable[TrustedPeer]) -> TrustedPeer | None:
+@functools.lru_cache(maxsize=1024)
+def _address(client: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(client)
+    except ValueError:
+        return None
+
+
+def trusted_peer(client: str, peers: Collection[TrustedPeer]) -> TrustedPeer | None:
     """The peer whose forwarding headers are believed, by the socket's address only.
 
     An address that cannot be read is trusted by nobody.
     """
-    try:
-        address = ipaddress.ip_address(client)
-    except ValueError:
+    address = _address(client) if peers else None
+    if address is None:
         return None
     for peer in peers:
         if any(address.version == net.version and address in net for net in peer.networks):

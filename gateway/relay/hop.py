@@ -66,6 +66,7 @@ class Hop:
         self._keys = keys
         self._gateway_id = gateway_id
         self._transports: dict[tuple[str, str], UpstreamTransport] = {}
+        self._delegations = delegation.Delegations(keys, gateway_id=gateway_id)
 
     async def send(self, passage: Passage, body: Body, *, now: float) -> UpstreamResponse:
         """The upstream's response, once its header block is complete.
@@ -123,13 +124,8 @@ class Hop:
         )
         delegated = b""
         if passage.upstream.may_retrieve and passage.caller is not None:
-            delegated = delegation.issue(
-                self._keys,
-                gateway_id=self._gateway_id,
-                caller=passage.caller,
-                upstream=passage.upstream.name,
-                digest=digest,
-                now=now,
+            delegated = self._delegations.token(
+                passage.caller, upstream=passage.upstream.name, digest=digest, now=now
             )
         return [
             (headers.SUBJECT, subject.subject_id.encode("ascii")),

@@ -13,10 +13,13 @@ import json
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
+import orjson
+
 from gateway.telemetry.drain import Drain
 from gateway.telemetry.fields import RequestRecord, of_event, of_request
 
 _LINES_MAX: Final = 4_096
+_LINGER_S: Final = 0.05
 
 
 def line(record: RequestRecord) -> str:
@@ -33,7 +36,13 @@ def line(record: RequestRecord) -> str:
     }
     if record.event is not None:
         fields["security_event"] = {"kind": record.event.kind.value, **of_event(record.event)}
-    # json escapes everything but DEL when it writes ASCII
+    try:
+        text = orjson.dumps(fields)
+    except TypeError:  # a text that is no Unicode
+        text = b"\x7f"
+    if text.isascii() and b"\x7f" not in text:
+        return text.decode("ascii")
+    # json escapes everything but DEL when it writes ASCII; it is five times slower
     return json.dumps(fields, ensure_ascii=True, separators=(",", ":")).replace("\x7f", "\\u007f")
 
 
@@ -42,7 +51,9 @@ class AccessLog:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._drain = Drain(self._write, name="access-log", items_max=_LINES_MAX)
+        self._drain = Drain(
+            self._write, name="access-log", items_max=_LINES_MAX, linger_s=_LINGER_S
+        )
 
     @property
     def dropped(self) -> int:
@@ -58,8 +69,7 @@ class AccessLog:
 
     def _write(self, lines: list[str]) -> int:
         try:
-            for text in lines:
-                self._out.write(text + "\n")
+            self._out.write("\n".join(lines) + "\n")
             self._out.flush()
         except (OSError, ValueError):  # closed pipe, full disk, closed file
             return len(lines)

@@ -14,8 +14,8 @@ Source: W3C Trace Context, level 1, sections 3.2.2 and 4.3.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,7 +74,7 @@ def begin(traceparent: bytes | None, *, trusted: bool, sample_ratio: float) -> T
     continued trace follows the peer; of an own one ``sample_ratio``.
     """
     peer = parse_traceparent(traceparent)
-    draw = int.from_bytes(secrets.token_bytes(24), "big")
+    draw = int.from_bytes(os.urandom(24), "big")
     # 0 is the invalid id of the standard; one in 2**64 draws would be it
     span_id = draw & 0xFFFF_FFFF_FFFF_FFFF or 1
     if peer is not None and trusted:
