@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from gateway.errors import GatewayError
+from gateway.ingress import descriptors
 from gateway.ingress.limits import Limits
 from gateway.ingress.protocol import guarded
 
@@ -26,8 +27,9 @@ class PortTaken(GatewayError):  # noqa: N818 - reads as what it is
     """A listener's address is in use or not ours to bind."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 picks a free one.
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A bound socket; port 0 picks a free one. A ``shared`` address may be bound by other
+    processes of ours as well, and the kernel spreads connections over those that listen.
 
     Raises: PortTaken, with the address and what to do.
     """
@@ -36,6 +38,8 @@ def bind(host: str, port: int) -> socket.socket:
     # kept-alive answer waits up to 40 ms for the caller's delayed acknowledgement.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         sock.bind((host, port))
     except OSError as error:
@@ -102,6 +106,7 @@ async def serve(
     balancer to see it, the data listener stops and its requests end within ``graceful_s``,
     then the second listener stops. A second signal skips the waits.
     """
+    descriptors.allow(limits.connections)
     stop = stop or asyncio.Event()
     data = server_for(data_app, limits, graceful_s=graceful_s)
     admin = server_for(admin_app, limits, graceful_s=1.0)

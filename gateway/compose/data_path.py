@@ -73,6 +73,10 @@ async def opened(
     holder = SnapshotHolder(packed(snapshot))
     watcher = await reloading.opened(stack, settings, stores, holder)
     reloading.publish(watcher, telemetry.counters)
+    loop = asyncio.get_running_loop()
+    telemetry.counters.gauge(
+        "gateway_tasks", "Tasks of the event loop.", lambda: float(len(asyncio.all_tasks(loop)))
+    )
     keys = await opened_keys(stack, settings)
     journal = PostgresJournal(station_dsn(stores, JOURNAL), deadline_ms=limits.journal_ms)
     try:

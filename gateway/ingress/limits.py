@@ -13,6 +13,10 @@ class Limits:
     the total for a body that is read in full (guarded routes); ``body_idle_s`` the longest
     silence inside any body; ``body_rate`` the bytes a second that one which is passed on must
     reach, with ``body_s`` to spare. Only time in which the caller is waited for counts.
+
+    ``message_bytes`` bounds one message of a WebSocket, ``ping_s`` is between two pings.
+    ``stream_s`` ends a socket or a stream of events whatever happens on it, ``stream_idle_s``
+    a socket that carries no message.
     """
 
     header_bytes: int = 32 * 1024
@@ -26,6 +30,10 @@ class Limits:
     body_rate: int = 512
     request_s: float = 30.0
     connections: int = 10_000
+    message_bytes: int = 1024 * 1024
+    ping_s: float = 20.0
+    stream_s: float = 3_600.0
+    stream_idle_s: float = 600.0
 
     def __post_init__(self) -> None:
         if any(getattr(self, name) <= 0 for name in self.__slots__):

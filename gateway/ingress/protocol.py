@@ -32,6 +32,7 @@ from gateway.errors import (
     status_of,
 )
 from gateway.ingress.abort import ABORT
+from gateway.ingress.handshake import Handshake, names_socket, read_handshake
 from gateway.ingress.limits import Limits
 from gateway.ingress.normalise import origin_form, valid_host
 from gateway.ingress.provenance import new_request_id
@@ -61,10 +62,12 @@ _METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELET
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's httptools protocol, with the checks it leaves to others.
 
-    Set ``limits`` through :func:`guarded`; one class per listener.
+    Set ``limits`` and ``sockets`` (whether it takes WebSockets) through :func:`guarded`; one
+    class per listener.
     """
 
     limits: Limits = Limits()
+    sockets: bool = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -78,6 +81,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._unsent = 0
+        self._handshake: Handshake | None = None
+        self._switch_at = 0
 
     # --- time ---------------------------------------------------------------------------
 
@@ -149,6 +154,8 @@ class GuardedProtocol(HttpToolsProtocol):
             else:
                 piece, view = view, view[:0]
             if not self._feed(piece):
+                if self._handshake is not None and self._verdict is None:
+                    self._hand_over(self._handshake, bytes(piece[self._switch_at :]) + bytes(view))
                 return
 
     def _feed(self, piece: memoryview) -> bool:
@@ -157,7 +164,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._body_seen = False
         try:
             self.parser.feed_data(piece)
-        except httptools.HttpParserUpgrade:
+        except httptools.HttpParserUpgrade as upgrade:
+            self._switch_at = upgrade.args[0]
             # Not taken up: the request is answered as plain HTTP and the connection ends.
             self._closed = True
             return False
@@ -211,6 +219,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if verdict is not None:
             self._reject(verdict)
         self.headers = self.scope["headers"] = list(self.headers)
+        if self._handshake is not None:
+            return
         self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
         super().on_headers_complete()
         self._open = [cycle for cycle in self._open if not cycle.response_complete]
@@ -229,7 +239,30 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _should_upgrade(self) -> bool:
-        return False
+        return self._handshake is not None
+
+    def _hand_over(self, handshake: Handshake, early: bytes) -> None:
+        """Leave the connection to a socket, together with what its caller sent ahead."""
+        from gateway.ingress.socket import CallerSocket  # its library loads where it is used
+
+        self.connections.discard(self)
+        path, _, query = self.url.partition(b"?")
+        scope = dict(self.scope)
+        scope.update(
+            type="websocket",
+            scheme="wss" if self.scheme == "https" else "ws",
+            method="GET",
+            path=path.decode("ascii"),
+            raw_path=path,
+            query_string=query,
+        )
+        socket = CallerSocket(
+            self.transport, scope, handshake, limits=self.limits, state=self.server_state
+        )
+        self.transport.set_protocol(socket)
+        if early:
+            socket.data_received(early)
+        socket.run(self.app)
 
     # --- judgement ------------------------------------------------------------------------
 
@@ -266,8 +299,19 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             if codings or lengths:
                 return Code.BAD_FRAMING
-            if any(b"websocket" in value.lower() for value in found.get(b"upgrade", [])):
-                return Code.UPGRADE_UNSUPPORTED
+            if names_socket(found.get(b"upgrade", [])):
+                return self._opening(found, version)
+        return None
+
+    def _opening(self, found: dict[bytes, list[bytes]], version: str) -> Code | None:
+        if not self.sockets:
+            return Code.UPGRADE_UNSUPPORTED
+        if any(not cycle.response_complete for cycle in self._open):
+            return Code.BAD_REQUEST  # a socket has its connection for itself
+        handshake = read_handshake(self.parser.get_method(), version, found)
+        if isinstance(handshake, Code):
+            return handshake
+        self._handshake = handshake
         return None
 
     def _reject(self, code: Code) -> None:
@@ -309,6 +353,6 @@ class GuardedProtocol(HttpToolsProtocol):
         self._closing()
 
 
-def guarded(limits: Limits) -> type[GuardedProtocol]:
+def guarded(limits: Limits, *, sockets: bool = False) -> type[GuardedProtocol]:
     """A protocol class bound to one listener's limits, to be passed as uvicorn's ``http=``."""
-    return type("BoundProtocol", (GuardedProtocol,), {"limits": limits})
+    return type("BoundProtocol", (GuardedProtocol,), {"limits": limits, "sockets": sockets})
