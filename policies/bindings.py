@@ -10,7 +10,7 @@ This module does not know files, sockets or tokens' encoding.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
@@ -144,8 +144,11 @@ class Route:
         ``path`` must have been made canonical already (decoded once, no dot segments, no
         empty segment): segments are compared as they stand, whole, byte for byte.
         """
-        parts = path.split("/")[1:]
-        if not path.startswith("/") or len(parts) < len(self.segments):
+        return self.names_of(path.split("/")[1:]) if path.startswith("/") else None
+
+    def names_of(self, parts: Sequence[str]) -> Mapping[str, str] | None:
+        """As `match`, for a path that was split at its slashes already (``/`` = one empty part)."""
+        if len(parts) < len(self.segments):
             return None
         names: dict[str, str] = {}
         for position, segment in enumerate(self.segments):

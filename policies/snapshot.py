@@ -25,6 +25,8 @@ from policies.vocabulary import Vocabulary
 
 DEFAULT_FOLDER: Final = Path(__file__).parent
 _GRANTS_MAX: Final = 4_096
+_DECISIONS_MAX: Final = 4_096
+"""How many decisions one snapshot remembers; it never changes, so neither do they."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,11 @@ class Snapshot:
     trusted_peers: tuple[TrustedPeer, ...]
     mappings: Mapping[str, IngestMapping]
     _grants: dict[tuple[str, ...], Grant] = field(init=False, repr=False, compare=False)
+    _decisions: dict[tuple[object, ...], Decision] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_grants", {})
+        object.__setattr__(self, "_decisions", {})
 
     def grant(self, profiles: Sequence[str]) -> Grant:
         """What may be read under all of these profiles at once; the first one is the caller's.
@@ -82,8 +86,13 @@ class Snapshot:
         Denied as ``no_audience`` when no row (or a deny row) matches, as
         ``ambiguous_audience`` when two audiences are left; never merged, never downgraded.
         """
-        pairs = frozenset(f"{name}={value}" for name, values in claims.items() for value in values)
-        return self._only(Kind.AUDIENCE, self.vocabulary.audiences, (frozenset({issuer}), pairs))
+        pairs = frozenset([f"{name}={one}" for name, found in claims.items() for one in found])
+        asked = (Kind.AUDIENCE, issuer, pairs)
+        known = self._decisions.get(asked)
+        if known is not None:
+            return known
+        request = frozenset({issuer}), pairs
+        return self._keep(asked, self._only(Kind.AUDIENCE, self.vocabulary.audiences, request))
 
     def place_agent(self, roles: frozenset[str], task_scope: str, tool: str) -> Decision:
         """The one profile of an agent, from its verified role, one permitted task and the tool."""
@@ -99,10 +108,15 @@ class Snapshot:
 
     def decide_route(self, audience: str, route_id: str, method: str) -> Decision:
         """Whether an audience (or an agent profile, or ``anonymous``) may use a route."""
+        asked = (Kind.ROUTES, audience, route_id, method)
+        known = self._decisions.get(asked)
+        if known is not None:
+            return known
         reader = self.vocabulary.profiles.get(audience, audience)
-        return self._relation(Kind.ROUTES).decide(
+        made = self._relation(Kind.ROUTES).decide(
             route_id, self.digest, *map(_one, (reader, route_id, method))
         )
+        return self._keep(asked, made)
 
     def decide_consent(self, audience: str, purpose: str, approver_role: str, ttl: str) -> Decision:
         """Whether someone of this role may give a consent to someone of this audience."""
@@ -128,6 +142,11 @@ class Snapshot:
     def route(self, route_id: str) -> Route | None:
         """A route by id."""
         return next((route for route in self.routes if route.id == route_id), None)
+
+    def _keep(self, asked: tuple[object, ...], made: Decision) -> Decision:
+        if len(self._decisions) < _DECISIONS_MAX:
+            self._decisions[asked] = made
+        return made
 
     def _relation(self, kind: Kind) -> Relation:
         return self.table.relations[kind]

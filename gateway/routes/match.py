@@ -22,13 +22,13 @@ def find(
     Raises: Refusal ``not_found`` (no route or more than one), ``bad_path`` (an escape where
     none may stand), ``method_not_allowed`` with the methods that are.
     """
-    path = "/" + "/".join(segments)
-    found = [(route, names) for route in routes if (names := route.match(path)) is not None]
+    parts = segments or ("",)
+    found = [(route, names) for route in routes if (names := route.names_of(parts)) is not None]
     if len(found) != 1:
         raise Refusal(Code.NOT_FOUND, "no single route")
     route, names = found[0]
     fixed = segments[: len(route.segments) - 1] if _takes_address(route) else segments
-    if not all(plain(segment) for segment in fixed):
+    if not all(map(plain, fixed)):
         raise Refusal(Code.BAD_PATH, "an escape outside an address")
     if method not in route.methods:
         allow = ", ".join(route.methods).encode("ascii")
