@@ -19,6 +19,8 @@ from policies.vocabulary import RESERVED, Vocabulary
 from policies.yamltree import Node, Reader
 
 FILE: Final = "rules/routes.yaml"
+ROUTES_MAX: Final = 2_000
+"""Every two of them are compared: a few seconds."""
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 OPERATIONS: Final = ("retrieve", "pack", "unit", "scope")
@@ -37,6 +39,10 @@ def read_routes(
     read = Reader(faults)
     top = read.fields(tree, required=("routes",))
     entries = read.entries(top["routes"], "route", NAME)
+    if len(entries) > ROUTES_MAX:
+        reason = f"{len(entries):,} routes, over {ROUTES_MAX:,}"
+        faults.add(tree.place, "too_many_routes", reason, "join paths with `{name...}`")
+        return ()
     routes = tuple(
         _route(read, name, node, vocabulary, upstreams) for name, node in entries.items()
     )

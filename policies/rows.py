@@ -10,6 +10,7 @@ each mean something else to some reader than to Casbin, so none of them is accep
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ from typing import Final
 
 from policies.decision import Effect
 from policies.faults import Faults, Place, advice, shown
-from policies.kinds import Shape
+from policies.kinds import Kind, Shape
 
 ALL: Final = "all"
 ROWS_MAX: Final = 20_000
+TUPLES_MAX: Final = 1_000_000
+"""Requests that the rows of one small kind may name together: half a gigabyte when compiled."""
 _RULE_ID: Final = re.compile(r"[A-Z][A-Z0-9]*(-[A-Z0-9]+)+")
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 
@@ -61,8 +64,24 @@ def read_rows(
         )
     if len(rows) > ROWS_MAX:
         faults.add(Place(shape.file), "too_many_rules", "over 20,000 rows", "join rows with `|`")
+    if shape.kind is not Kind.UNITS:  # those are compiled to sets of classes
+        _check_bounded(rows, faults)
     _check_distinct(rows, faults)
     return tuple(rows)
+
+
+def _check_bounded(rows: Sequence[Row], faults: Faults) -> None:
+    named = 0
+    for row in rows:
+        named += math.prod(map(len, row.cells))
+        if named > TUPLES_MAX:
+            faults.add(
+                row.place,
+                "too_many_requests",
+                f"the rows so far name {named:,} requests, over {TUPLES_MAX:,}",
+                "name fewer words in one row",
+            )
+            return
 
 
 def _split(file: str, number: int, line: str) -> list[_Cell]:

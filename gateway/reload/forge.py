@@ -29,6 +29,8 @@ NICENESS: Final = 10
 def _in_child(answer: Callable[[bytes, BinaryIO], None], content: bytes, writing: int) -> NoReturn:
     """Answer the job and end here: nothing of the parent goes on in this process."""
     status = 1
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as first:
+        first.write("1000")  # where memory ends, this ends, and nobody who serves
     try:
         with open(writing, "wb") as out:
             answer(content, out)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from policies.errors import Fault
+from policies.route_file import ROUTES_MAX
 from policies.snapshot import DEFAULT_FOLDER
 from tests.policies.traps import CSV, FIRST, MODEL_EDITS, PATHS, ROUTES, ROWS, UNITS
 
@@ -61,6 +62,27 @@ def test_trap_14_an_empty_policy_is_refused(kind: str, folder: Path, faults: Ref
     """With no rows Casbin runs its matcher once with every field empty."""
     (folder / f"rules/{kind}.csv").write_text("# nothing\n")
     assert (f"rules/{kind}.csv", "no_rules") in [(f.file, f.code) for f in faults()]
+
+
+def test_a_short_row_cannot_name_more_requests_than_fit_into_memory(
+    folder: Path, edit: Edit, faults: Refused
+) -> None:
+    """Found by attack: a thousand purposes times a thousand roles took 8 GB, from 30 KB of text."""
+    roles, purposes = ([f"{prefix}{n}" for n in range(300)] for prefix in ("role:r", "purpose_"))
+    edit("rules/vocabulary.yaml", "roles: [", f"roles: [{', '.join(roles)}, ")
+    edit("rules/vocabulary.yaml", "purposes: [", f"purposes: [{', '.join(purposes)}, ")
+    path = folder / "rules/consent.csv"
+    row = "p, C-BIG-1, customer|partner|employee, {}, {}, 15m|1h|8h|24h, allow\n"
+    path.write_text(path.read_text() + row.format("|".join(purposes), "|".join(roles)))
+    assert [(f.file, f.code) for f in faults()] == [("rules/consent.csv", "too_many_requests")]
+
+
+def test_more_routes_than_can_be_compared_are_refused(edit: Edit, faults: Refused) -> None:
+    """Found by attack: 8,000 of them took longer than a build may."""
+    route = "  r{0}:\n    path: /r{0}/x\n    methods: [GET]\n    mode: opaque\n    upstream: {1}\n"
+    many = "".join(route.format(number, "partner-portal") for number in range(ROUTES_MAX))
+    edit("rules/routes.yaml", "routes:\n", f"routes:\n{many}")
+    assert "too_many_routes" in {f.code for f in faults()}
 
 
 def test_trap_17_a_raw_claim_value_cannot_be_an_alias(edit: Edit, faults: Refused) -> None:
