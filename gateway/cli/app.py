@@ -13,7 +13,19 @@ from typer._click.exceptions import (  # typer 0.29 carries its own click and re
     UsageError,
 )
 
-from gateway.cli import bearer, check, consent, events, ingest, keys, labels, policy, query, serve
+from gateway.cli import (
+    bearer,
+    check,
+    consent,
+    events,
+    ingest,
+    keys,
+    labels,
+    policy,
+    query,
+    selftest,
+    serve,
+)
 from gateway.cli.failure import Exit, Failure, flat, of_settings, of_start
 from gateway.compose.failure import CannotStart
 from gateway.settings import InvalidSettings
@@ -30,6 +42,7 @@ app.command("check")(check.check)
 app.command("ingest")(ingest.ingest)
 app.command("query")(query.query)
 app.command("token")(bearer.token)
+app.command("selftest")(selftest.selftest)
 app.add_typer(policy.app, name="policy")
 app.add_typer(consent.app, name="consent")
 app.add_typer(labels.app, name="labels")

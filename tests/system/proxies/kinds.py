@@ -22,6 +22,8 @@ DEPLOY = ROOT / "deploy"
 ENVIRONMENT = ROOT / ".venv-proxies"
 GATEWAY, PORTAL, PUBLIC = "127.0.0.1:8080", "127.0.0.1:9001", "127.0.0.1:8088"
 START_S = 30.0
+UP = frozenset({b"401", b"403", b"500", b"502", b"503"})
+"""What a proxy answers an anonymous request when it routes: a decision, or the lack of one."""
 _PROBE = b"GET /portal/partner/up HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n"
 
 
@@ -186,7 +188,7 @@ def _until_open(port: int, process: subprocess.Popen[bytes], told: Path) -> None
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
                 sock.sendall(_PROBE)
-                if sock.recv(12)[9:12] in {b"401", b"403", b"500", b"502", b"503"}:
+                if sock.recv(12)[9:12] in UP:
                     return
         except OSError:
             pass
