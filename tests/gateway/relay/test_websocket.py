@@ -476,18 +476,22 @@ def test_caller_waits_for_an_upstream_that_does_not_read() -> None:
 
 
 def test_pings_that_are_not_read_fill_no_memory() -> None:
-    """An upstream that floods pings and reads no pong is cut."""
+    """An upstream that floods pings and reads no pong is cut, long before a ping is due."""
 
     async def talk(frames: Frames) -> None:
-        for _ in range(100):
-            await frames._peer.say(b"\x89\x7d" + b"p" * 125 + (b"\x89\x7d" + b"p" * 125) * 1000)
+        for _ in range(200):
+            await frames._peer.say((b"\x89\x7d" + b"p" * 125) * 1000)
+        await asyncio.Event().wait()
 
-    async def scenario() -> Closed:
+    async def scenario() -> tuple[Closed, float]:
+        loop = asyncio.get_running_loop()
         limits = SocketLimits(message_bytes=10_000)
         async with relay(speaks(talk), limits=limits) as between, between.caller():
-            return (await between.outcome()).end
+            began = loop.time()
+            return (await between.outcome()).end, loop.time() - began
 
-    assert run(scenario()) == Closed(1006)
+    end, took_s = run(scenario())
+    assert (end, took_s < 15) == (Closed(1006), True)
 
 
 def test_upstream_that_answers_no_ping_is_given_up() -> None:
