@@ -185,7 +185,8 @@ def test_early_refusal_arrives_while_the_body_is_unsent(transport: Transport) ->
     async def scenario() -> tuple[int, bytes]:
         async with between(transport, script) as (client, _):
             answer = await told(client, question("POST", body=body()))
-            await cut.wait()
+            async with asyncio.timeout(1):
+                await cut.wait()
             return answer.status, answer.body
 
     assert run(scenario()) == (413, b"no")
