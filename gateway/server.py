@@ -68,12 +68,12 @@ class _Server(uvicorn.Server):
         self.up.set()
 
 
-def server_for(app: Any, limits: Limits, *, graceful_s: float) -> _Server:
+def server_for(app: Any, limits: Limits, *, graceful_s: float, sockets: bool = False) -> _Server:
     """One guarded uvicorn server around an ASGI callable; start it with a bound socket."""
     return _Server(
         uvicorn.Config(
             app,
-            http=guarded(limits),
+            http=guarded(limits, sockets=sockets),
             ws="none",
             lifespan="off",
             proxy_headers=False,
@@ -99,16 +99,18 @@ async def serve(
     graceful_s: float,
     stop: asyncio.Event | None = None,
     on_ready: Callable[[], Awaitable[None]] | None = None,
+    on_end: Callable[[float], Awaitable[None]] | None = None,
 ) -> None:
     """Serve both listeners until SIGTERM, SIGINT or ``stop``; return when both have drained.
 
     Order of the end: ``on_drain`` (readiness turns false), ``drain_wait_s`` for a load
-    balancer to see it, the data listener stops and its requests end within ``graceful_s``,
-    then the second listener stops. A second signal skips the waits.
+    balancer to see it, ``on_end`` ends what would stay open by itself (told ``graceful_s``),
+    the data listener stops and its requests end within ``graceful_s``, then the second listener
+    stops. A second signal skips the waits.
     """
     descriptors.allow(limits.connections)
     stop = stop or asyncio.Event()
-    data = server_for(data_app, limits, graceful_s=graceful_s)
+    data = server_for(data_app, limits, graceful_s=graceful_s, sockets=True)
     admin = server_for(admin_app, limits, graceful_s=1.0)
     with _signals(stop, (data, admin)):
         tasks = [
@@ -124,6 +126,8 @@ async def serve(
             await on_drain()
             if not data.force_exit:
                 await asyncio.sleep(drain_wait_s)
+            if on_end is not None and not data.force_exit:
+                await on_end(graceful_s)
             data.should_exit = True
             await tasks[0]
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -22,7 +23,14 @@ NoEmbedded = Annotated[
 ]
 
 
-def serve(config: ConfigOption = None, no_embedded: NoEmbedded = False) -> None:
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, max=64, help="Processes that share the address.")
+]
+
+
+def serve(
+    config: ConfigOption = None, no_embedded: NoEmbedded = False, workers: Workers = 1
+) -> None:
     """Serve until told to stop."""
     try:
         from gateway.server import PortTaken  # late: see ``_serve``
@@ -33,7 +41,8 @@ def serve(config: ConfigOption = None, no_embedded: NoEmbedded = False) -> None:
     settings = settings_of(config)
     process_log.configure()
     try:
-        uvloop.run(_serve(settings, embedded=not no_embedded))
+        run = _serve if workers == 1 else partial(_supervise, workers=workers)
+        uvloop.run(run(settings, embedded=not no_embedded))
     except PolicyError as error:
         raise of_policy(error, settings.policy or DEFAULT_FOLDER) from error
     except PortTaken as error:
@@ -46,6 +55,18 @@ async def _serve(settings: Settings, *, embedded: bool) -> None:
 
     async with running(settings, embedded=embedded) as gateway:
         settle()
-        text = f"gateway: listening on {gateway.url} (second listener {gateway.admin_url})"
-        print(text, file=sys.stderr, flush=True)
+        _tell(gateway.url, gateway.admin_url)
         await gateway.wait()
+
+
+async def _supervise(settings: Settings, *, embedded: bool, workers: int) -> None:
+    from gateway.compose.working import working  # late: as above
+
+    async with working(settings, workers=workers, embedded=embedded) as gateway:
+        _tell(gateway.url, gateway.admin_url)
+        await gateway.wait()
+
+
+def _tell(url: str, admin_url: str) -> None:
+    text = f"gateway: listening on {url} (second listener {admin_url})"
+    print(text, file=sys.stderr, flush=True)

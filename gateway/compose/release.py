@@ -66,6 +66,23 @@ def enforced_policy(settings: Settings, stores: Stores, own: FolderPolicy | None
     return own.snapshot
 
 
+def active_policy(settings: Settings, stores: Stores) -> Snapshot:
+    """The policy that is active, for one of several workers: it never changes which that is.
+
+    Raises: CannotStart; ReleaseRefused and any other PolicyError. Cost: as starting; blocks.
+    """
+    if settings.release.signed:
+        return _released(settings, stores)
+    try:
+        with psycopg.connect(station_dsn(stores, WATCH), autocommit=True) as connection:
+            found = _active(connection, settings.release.environment)
+    except psycopg.Error as error:
+        raise no_database(first_line(error)) from error
+    snapshot = proven(parsed_of(found.contents))
+    prove(stores, snapshot)
+    return snapshot
+
+
 def has_releases(stores: Stores) -> bool:
     """Whether the database is new enough to hold releases. Raises: CannotStart."""
     try:

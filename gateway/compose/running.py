@@ -21,7 +21,7 @@ from gateway.compose import data_path, operators
 from gateway.compose.data_path import Parts
 from gateway.compose.database import enforcement
 from gateway.compose.failure import CannotStart
-from gateway.compose.release import enforced_policy, folder_policy
+from gateway.compose.release import active_policy, enforced_policy, folder_policy
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
 from gateway.compose.telemetry import opened_telemetry
@@ -37,6 +37,7 @@ from policies.snapshot import DEFAULT_FOLDER, Snapshot
 from retrieval.service import Retrieval
 
 _START_S: Final = 30.0
+_ANY: Final = Listen("127.0.0.1", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +70,32 @@ async def running(
     policy_folder: Path | None = None,
     overlay: Path | None = None,
     embedded: bool = True,
+    stores: Stores | None = None,
+    listen: Listen | None = None,
 ) -> AsyncIterator[Running]:
     """The whole gateway, listening; everything is closed in reverse order afterwards.
 
     ``policy_folder`` (else the folder of the settings, else the installed one) and ``overlay``
     are what is served where releases need no signature; where they do, the active release of
     the database is. ``embedded`` allows services of our own for stores without an address.
+    ``stores`` and ``listen`` make it one of several workers: it uses what its supervisor
+    prepared, serves the policy that is active and shares that address with the others.
 
     Raises: policies.errors.PolicyError; server.PortTaken; CannotStart. Cost: about 2 s with
     warm embedded services.
     """
     folder = policy_folder or settings.policy or DEFAULT_FOLDER
     signed = settings.release.signed
-    own = None if signed else await asyncio.to_thread(folder_policy, folder, overlay)
+    alone = stores is None
+    own = await asyncio.to_thread(folder_policy, folder, overlay) if alone and not signed else None
     async with AsyncExitStack() as stack:
-        data_socket = stack.enter_context(_bound(settings.listen.public))
-        admin_socket = stack.enter_context(_bound(settings.listen.admin))
-        stores = await stack.enter_async_context(_stores(settings, embedded))
-        snapshot = await asyncio.to_thread(enforced_policy, settings, stores, own)
+        data_socket = stack.enter_context(_bound(listen or settings.listen.public, not alone))
+        admin_socket = stack.enter_context(_bound(settings.listen.admin if alone else _ANY))
+        if stores is None:
+            stores = await stack.enter_async_context(opened_stores(settings, embedded))
+            snapshot = await asyncio.to_thread(enforced_policy, settings, stores, own)
+        else:
+            snapshot = await asyncio.to_thread(active_policy, settings, stores)
         telemetry = opened_telemetry(settings)
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         parts = await data_path.opened(stack, settings, stores, snapshot, telemetry)
@@ -95,12 +104,13 @@ async def running(
                 settings, parts, await operators.opened(stack, parts), data_socket, admin_socket
             )
         )
-        stack.enter_context(announced(settings, gateway.url, gateway.admin_url))
+        if alone:
+            stack.enter_context(announced(settings, gateway.url, gateway.admin_url))
         yield gateway
 
 
 @asynccontextmanager
-async def _stores(settings: Settings, embedded: bool) -> AsyncIterator[Stores]:
+async def opened_stores(settings: Settings, embedded: bool) -> AsyncIterator[Stores]:
     """``started`` off the event loop: starting and stopping embedded services blocks."""
     context = started(settings, embedded_allowed=embedded)
     stores = await asyncio.to_thread(context.__enter__)
@@ -111,8 +121,8 @@ async def _stores(settings: Settings, embedded: bool) -> AsyncIterator[Stores]:
 
 
 @contextmanager
-def _bound(listen: Listen) -> Iterator[socket]:
-    bound = server.bind(listen.host, listen.port)
+def _bound(listen: Listen, shared: bool = False) -> Iterator[socket]:
+    bound = server.bind(listen.host, listen.port, shared=shared)
     with contextlib.closing(bound):
         yield bound
 
@@ -157,6 +167,7 @@ async def _serving(
             graceful_s=settings.limits.graceful_ms / 1_000,
             stop=stop,
             on_ready=on_ready,
+            on_end=parts.data_plane.streams.drain,
         ),
         name="listeners",
     )

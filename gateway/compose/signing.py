@@ -92,7 +92,8 @@ class KeyFile:
 async def opened_keys(stack: AsyncExitStack, settings: Settings) -> OwnKeys:
     """The signing keys, followed until ``stack`` ends; made when there are none in the state
     folder. Raises: CannotStart."""
-    file = await asyncio.to_thread(_first, settings)
+    await asyncio.to_thread(prepare_keys, settings)
+    file = KeyFile(key_file(settings))
     following = asyncio.create_task(file.follow(), name="signing keys")
 
     async def ended() -> None:
@@ -137,14 +138,14 @@ def retire(settings: Settings, kid: str, *, force: bool = False, now: float | No
     _write(key_file(settings), [one for one in ring if one.kid != kid])
 
 
-def _first(settings: Settings) -> KeyFile:
+def prepare_keys(settings: Settings) -> None:
+    """Make a first key where none was configured and there is none. Raises: CannotStart."""
     path = key_file(settings)
     try:
         if settings.keys.assertion_file is None and not path.exists():
             write_private(path, write_ring([RingKey.fresh()]))
     except OSError as error:
         raise _unusable(path, error) from error
-    return KeyFile(path)
 
 
 def _write(path: Path, ring: Sequence[RingKey]) -> None:

@@ -111,14 +111,19 @@ def standing(
     settings: str = "",
     limits: str = "",
     world: bool = False,
+    database: Database | None = None,
 ) -> Iterator[Stand]:
-    """A gateway over this pair, with a portal and, if wanted, something to retrieve."""
+    """A gateway over this pair, with a portal and, if wanted, something to retrieve.
+
+    ``database`` is one of this pair that is the test's own; without it the pair's only one.
+    """
     issuers = Issuers()
     issuers.write(tmp_path / "overlay")
     policy = tmp_path / "policy"
     shutil.copytree(DEFAULT_FOLDER, policy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     shutil.copytree(tmp_path / "overlay", policy, dirs_exist_ok=True)
-    database = Database(url=pair.database_url, secret=pair.database_secret, name="gateway")
+    if database is None:
+        database = Database(url=pair.database_url, secret=pair.database_secret, name="gateway")
     env = environment(pair, database, tmp_path) | {"GATEWAY_POLICY": str(policy)}
     portal = Portal.start()
     config = Path(env["GATEWAY_CONFIG"])
@@ -154,6 +159,8 @@ def _serving(
     assert process.stderr is not None
     told = process.stderr.readline()
     log = [told]
+    while told.startswith("{"):  # a warning of one of several workers
+        log.append(told := process.stderr.readline())
     rest = threading.Thread(target=lambda: log.extend(process.stderr or ()), daemon=True)
     rest.start()
     try:
