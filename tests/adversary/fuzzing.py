@@ -176,7 +176,7 @@ async def play(script: Script, port: int, tokens: Mapping[str, str], tally: Tall
             tally.ends[await _played(script, dice, tokens, tally, reader, writer)] += 1
     except TimeoutError:
         tally.faults.append(f"no end of {script}")
-    except ConnectionError:
+    except OSError:
         tally.ends["cut"] += 1
     finally:
         writer.transport.abort()
