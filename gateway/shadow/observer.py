@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from typing import Final, Protocol
 
 from gateway.decisions.facts import Facts
@@ -100,7 +101,7 @@ class Shadow:
             self._units(pair.units(facts.subject.grant.profiles), tally, facts, route)
 
     def _caller(self, pair: Pair, tally: Tally, facts: Facts, route: str, method: str) -> None:
-        compared = pair.caller(asked_of(facts, route, method))
+        compared = pair.caller(_in_words(pair, asked_of(facts, route, method)))
         for point, profile in compared.points:
             tally.look(point, profile)
             self.compared[(point,)] += 1
@@ -141,6 +142,17 @@ class Shadow:
                 self.faults[()] += 1
             tally = self._tallies[key] = Tally()
         return tally
+
+
+def _in_words(pair: Pair, asked: Asked) -> Asked:
+    """Without wishes that are no word of either policy. Both refuse them, so there is nothing to
+    compare; and as keys of what is remembered, a caller's own words would crowd out the others."""
+    sides = (pair.live, pair.candidate)
+    if asked.audience and not any(side.narrow(asked.audience) for side in sides):
+        asked = replace(asked, audience="")
+    if asked.purpose and not any(asked.purpose in side.vocabulary.purposes for side in sides):
+        asked = replace(asked, purpose="")
+    return asked
 
 
 def asked_of(facts: Facts, route: str, method: str) -> Asked:

@@ -18,8 +18,10 @@ LIVE_PATH: Final = "/admin/v1/policy/live"
 EXPLAIN_PATH: Final = "/admin/v1/policy/explain"
 
 _PLAIN: Final = r"^[^\x00-\x1f\x7f]+$"
+_SAID: Final = r"^(?:[^\x00-\x1f\x7f]*[\p{L}\p{N}]){3}[^\x00-\x1f\x7f]*$"
+"""Three letters or digits at least: marks that nobody sees give no reason."""
 Reason = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=3, max_length=500, pattern=_PLAIN)
+    str, StringConstraints(strip_whitespace=True, min_length=3, max_length=500, pattern=_SAID)
 ]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Profile = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*(:[a-z][a-z0-9_]*)?$")]

@@ -184,6 +184,8 @@ def test_a_role_gets_what_its_rows_say_and_each_try_is_a_row(
         ({"reason": "  "}, "reason"),
         ({"reason": "x" * 501}, "reason"),
         ({"reason": "a\nb"}, "reason"),
+        ({"reason": "\u200b\u200b\u200b"}, "reason"),
+        ({"reason": "...!"}, "reason"),
         ({"mode": "all"}, "mode"),
         ({"mode": "BUCKETED"}, "mode"),
         ({"digest": "main"}, "digest"),

@@ -223,6 +223,27 @@ def test_samples_hold_route_and_classes_and_are_few(snapshot: Snapshot, narrower
     assert [len(kept) for kept in other.samples.values()] == [SAMPLES_MAX]
 
 
+def test_a_callers_own_words_are_neither_counted_nor_kept(
+    snapshot: Snapshot, narrower: Snapshot
+) -> None:
+    """Found by attack: five hundred made-up purposes filled what is remembered of callers, and
+    every later request was compared from scratch."""
+    wishes = [Wish(purpose=f"canary-{n}", audience=f"canary-{n}") for n in range(20)]
+    held = Held(narrower)
+    shadow = Shadow(held)
+    for wish in [*wishes, Wish(), Wish(purpose="audit", audience="employee")]:
+        shadow.observe(request(snapshot, wish=wish), route="retrieve", method="POST")
+    pair = shadow._pair
+    assert pair is not None
+    assert {(one.purpose, one.audience) for one in pair._callers} == {
+        ("", ""), ("audit", "employee"),
+    }  # fmt: skip
+    (tally,) = shadow.take().values()
+    assert tally.compared[Point.PLACEMENT, "employee"] == 22
+    assert tally.compared[Point.PURPOSE, "employee"] == 1
+    assert "canary" not in repr(tally)
+
+
 def test_too_many_kinds_of_disagreement_are_counted_together() -> None:
     """The sum stays whole."""
     tally = Tally()
