@@ -8,11 +8,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.review.change import Direction
 from policies.review.diff import reach
+from tests.examples import examples
 from tests.fuzz.edits import decoded, edited, encoded, words_of
 from tests.fuzz.law import Law, LawBroken
 from tests.fuzz.seeds import seeds
@@ -30,7 +31,7 @@ def test_the_law_holds_of_every_seed(law: Law) -> None:
     assert refused.count(True) > 100
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.randoms(use_true_random=False))
 def test_the_law_holds_after_edits_by_hand(law: Law, random: Random) -> None:
     """Words, cells and lines exchanged: most of these folders are well-formed."""

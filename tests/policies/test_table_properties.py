@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import congruence
@@ -21,6 +21,7 @@ from policies.quotient import Quotient
 from policies.rows import Row
 from policies.table import FacetSets, relation, unit_table
 from policies.vocabulary import CONSENTS, FACETS, Vocabulary
+from tests.examples import examples
 
 SMALL = {
     "visibility": ("a", "b", "c"),
@@ -74,7 +75,7 @@ def rule_sets(domains: Sequence[Sequence[str]]) -> st.SearchStrategy[list[Row]]:
 unit_rows = rule_sets([list(PROFILES), *SMALL.values(), CONSENTS])
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(unit_rows)
 def test_the_unit_table_equals_casbin_on_every_state(rows: list[Row]) -> None:
     vocabulary = small()
@@ -94,7 +95,7 @@ def test_the_unit_table_equals_casbin_on_every_state(rows: list[Row]) -> None:
     assert told == [states // 4, states // 2, states * 3 // 4, states]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(unit_rows, st.randoms(use_true_random=False))
 def test_the_quotient_finds_what_the_full_enumeration_finds(
     rows: list[Row], random: Random
@@ -149,7 +150,7 @@ def test_the_proofs_look_past_retired_classes_and_into_them(facet: str, word: st
 AGENT_DOMAINS = [["r1", "r2", "r3"], ["t1", "t2"], ["u1"], ["p1", "p2"]]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(rule_sets(AGENT_DOMAINS))
 def test_a_small_kind_equals_casbin_for_every_set_of_roles(rows: list[Row]) -> None:
     """Not only for one or two roles, which is what the load-time check asks about."""
@@ -180,7 +181,7 @@ def test_a_forgotten_deny_is_noticed_although_only_two_words_show_it() -> None:
         congruence.check_relation(replace(good, entries=allowed), domains)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(unit_rows)
 def test_appending_a_value_moves_no_id_and_changes_no_verdict(rows: list[Row]) -> None:
     """Rules stay as they were; the new value is in no cell, so nobody may read it."""
@@ -193,7 +194,7 @@ def test_appending_a_value_moves_no_id_and_changes_no_verdict(rows: list[Row]) -
     assert new.readable == old.readable
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(unit_rows)
 def test_regions_part_all_requests_and_the_same_rows_match_within_each(rows: list[Row]) -> None:
     """The law that lets one question stand for many: see ``policies.quotient``."""

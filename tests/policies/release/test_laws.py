@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.errors import InvalidPolicy
@@ -18,6 +18,7 @@ from policies.kinds import SHAPES, AdminAction
 from policies.loader import Parsed, parse_files
 from policies.release import Artefact, Manifest, ReleaseRefused, accept
 from policies.snapshot import Snapshot, compiled
+from tests.examples import examples
 from tests.policies.release.made import ANCHOR, ANN, DEFAULT, Contents, Shelf, manifest, release
 
 FIRST = release(DEFAULT, 1)
@@ -34,7 +35,7 @@ def refused(artefact: Artefact, fetch: Shelf) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=80)
+@examples(40)
 def test_one_changed_byte_of_any_file_is_refused(data: st.DataObject) -> None:
     """In the release itself, or in what it stands on."""
     which = data.draw(st.integers(0, 1))
@@ -47,7 +48,7 @@ def test_one_changed_byte_of_any_file_is_refused(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_one_changed_character_of_manifest_header_or_signature_is_refused(
     data: st.DataObject,
 ) -> None:
@@ -65,7 +66,7 @@ def test_one_changed_character_of_manifest_header_or_signature_is_refused(
 
 
 @given(st.permutations(sorted(DEFAULT)))
-@settings(max_examples=15)
+@examples(15)
 def test_the_order_of_files_means_nothing(order: list[str]) -> None:
     contents = {path: DEFAULT[path] for path in order}
     assert digest_of(contents) == FIRST.digest
@@ -198,7 +199,7 @@ def _placed(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 @given(EDITS)
-@settings(max_examples=25, report_multiple_bugs=False)
+@examples(25, report_multiple_bugs=False)
 def test_what_one_signer_may_release_opens_nothing(edits: list[Edit]) -> None:
     """Asked of the two policies themselves, not of the comparison that accepted it."""
     second = release(default_after(edits), 2, by=[ANN], base=FIRST)

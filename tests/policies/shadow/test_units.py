@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.kinds import Kind
@@ -15,6 +15,7 @@ from policies.shadow.attribution import attributed
 from policies.shadow.disagreement import Way
 from policies.shadow.units import UnitPair, unit_pair
 from policies.vocabulary import CONSENTS, FACETS, Vocabulary
+from tests.examples import examples
 from tests.policies.review.made import reading
 from tests.policies.review.test_unit_diff import edited, readable, rows, vocabularies
 from tests.policies.test_table_properties import PROFILES, SMALL, small
@@ -53,7 +54,7 @@ def by_definition(
     return found
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data(), rows, st.one_of(vocabularies(), st.just(TURNED)), st.sampled_from(PROFILE_LISTS))
 def test_two_policies_differ_on_a_unit_exactly_where_their_rules_do(
     data: st.DataObject, before: list[Row], words: Vocabulary, profiles: tuple[str, ...]
@@ -65,7 +66,7 @@ def test_two_policies_differ_on_a_unit_exactly_where_their_rules_do(
     assert ways(pair, small()) == by_definition(before, after, words, profiles)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data(), rows, vocabularies())
 def test_what_a_diff_lists_is_what_the_look_up_counts(
     data: st.DataObject, before: list[Row], words: Vocabulary
@@ -102,7 +103,7 @@ def test_a_profile_that_the_candidate_lacks_reads_nothing_there(found: list[Row]
     assert not ways(unit_pair(old.snapshot, new.snapshot, ()), small())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data(), rows, st.sampled_from(PROFILE_LISTS))
 def test_a_disagreement_is_blamed_on_the_rules_of_both_sides(
     data: st.DataObject, before: list[Row], profiles: tuple[str, ...]
