@@ -14,6 +14,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
+from tests.gateway.forward_auth.asking import WORDS
 from tests.gateway.stage import GATEWAY_ID, Reply
 from tests.system.proxies.conftest import Front
 from tests.system.proxies.kinds import KINDS, free_port, proxying
@@ -231,6 +232,26 @@ def test_forged_provenance_does_not_arrive(front: Front) -> None:
     (record,) = front.stage.records.all
     # Envoy writes its machine's own address for a client on loopback
     assert record.peer == front.arrived[0].one("x-forwarded-for")
+
+
+@pytest.mark.parametrize("mark", "_.!~+$&%^|#'`*")
+def test_name_that_some_readers_fold_does_not_arrive(front: Front, mark: str) -> None:
+    """Attack log B1; CVE-2026-88879: every mark is a `-` to readers of the CGI kind."""
+    for name in ("X-Remote-User", "X-Forwarded-For", "X-Role"):
+        front.recorder.reset()
+        line = f"{name.replace('-', mark)}: forged"
+        reply = front.get(OWN, bearer(front, "partner"), line)
+        assert "forged" not in _values(front)
+        assert reply.status == 200 or refused(front, reply)
+
+
+@pytest.mark.parametrize("names", list(WORDS.values()), ids=str)
+def test_foreign_words_of_a_client_do_no_harm(front: Front, names: tuple[str, ...]) -> None:
+    """They are taken off, or refused as the caller's own fault: no proxy seems broken by them."""
+    lines = [f"{name}: forged" for name in names]
+    reply = front.get(OWN, bearer(front, "partner"), *lines)
+    assert reply.status < 500
+    assert "forged" not in _values(front)
 
 
 PATHS = [
