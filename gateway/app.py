@@ -13,11 +13,12 @@ Laws
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway import stations
@@ -40,6 +41,10 @@ from gateway.relay.stream import WRITE_STALL_S, Truncated, collect, relay_body
 from gateway.relay.upstream import CallerGone, UpstreamError
 from gateway.relay.watch import CallerWatch
 from gateway.stations import Admitted, Granted, Inspected, Relayed
+from gateway.streams import sockets
+from gateway.streams.again import decided_anew
+from gateway.streams.answers import watched
+from gateway.streams.register import OpenStreams
 from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
 from policies.bindings import RouteMode
@@ -163,12 +168,18 @@ class DataPlane:
     gateway_id: str
     documents: ScopeDocuments = field(default_factory=ScopeDocuments)
     admission: Admission | None = None
+    streams: OpenStreams = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        streams = OpenStreams(self.snapshots, limit_s=limits.stream_s, idle_s=limits.stream_idle_s)
+        object.__setattr__(self, "streams", streams)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
+            await sockets.answer(self, scope, receive, send)
         elif scope["type"] == "lifespan":
             await _lifespan(receive, send)
 
@@ -176,7 +187,7 @@ class DataPlane:
         # Copied before the first await: a server may append trailers to its own list.
         headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
         scope["headers"] = headers
-        visit = self._visit(scope, headers)
+        visit = self.visit_of(scope, headers)
         body = Body(receive, headers, self.limits)
         writer = _Writer(scope, receive, send, visit, body)
         try:
@@ -199,7 +210,8 @@ class DataPlane:
                 visit.place.leave()
             self.sink.record(visit.record(body))
 
-    def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
+    def visit_of(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
+        """What is known of a request before the first station."""
         found = [value for name, value in headers if name == b"traceparent"]
         client = scope.get("client")
         address = client[0] if client else ""
@@ -250,13 +262,17 @@ class DataPlane:
         """Whether what the database enforces is in force here now: a swap, if it is prepared."""
         return self.snapshots.advance(moved.digest or await self.guard.enforced())
 
-    async def _decided(self, admitted: Admitted, visit: Visit, body: Body) -> Granted:
-        """Stations 2 to 5, under the snapshot that is in force now."""
+    async def decided(
+        self, admitted: Admitted, visit: Visit, body: Body, *, opening: bool = False
+    ) -> Granted:
+        """Stations 2 to 5, under the snapshot that is in force now; ``opening``: for a socket."""
         snapshot, facts = self.snapshots.current, visit.walk()
         facts.snapshot = snapshot
         visit.digest = snapshot.digest
         matched = stations.match(admitted, snapshot)
         visit.route = matched.route.id
+        if opening:
+            stations.may_open(matched)
         visit.passed("match")
         identified = await stations.identify(
             matched, self.authenticator, self.keys, gateway_id=self.gateway_id
@@ -285,7 +301,7 @@ class DataPlane:
         self, admitted: Admitted, visit: Visit, body: Body, receive: Receive
     ) -> Inspected:
         """Stations 2 to 7. Raises: PolicyMoved when they have to be walked anew."""
-        granted = await self._decided(admitted, visit, body)
+        granted = await self.decided(admitted, visit, body)
         matched = granted.placed.identified.matched
         if matched.route.mode is RouteMode.GUARD:
             left_s = max(0.001, matched.admitted.ends_at - time.monotonic())
@@ -302,12 +318,19 @@ class DataPlane:
                 relayed = await stations.relay(granted, self.hop, body)
                 visit.passed("relay")
                 if matched.route.mode is RouteMode.OPAQUE:
-                    inspected = await stations.inspect_opaque(relayed)
+                    inspected = self._open(granted, await stations.inspect_opaque(relayed))
                 else:
                     inspected = await self._filtered(relayed, visit, body)
                     visit.event = inspected.event
         visit.passed("inspect")
         return inspected
+
+    def _open(self, granted: Granted, inspected: Inspected) -> Inspected:
+        """The same answer, looked after for as long as it is open."""
+        if inspected.stream is None or inspected.stream.done:
+            return inspected
+        again = functools.partial(decided_anew, self, granted, opening=False)
+        return replace(inspected, stream=watched(inspected.stream, self.streams, granted, again))
 
     async def _filtered(self, relayed: Relayed, visit: Visit, body: Body) -> Inspected:
         """An upstream's JSON, filtered under the policy in force when it is there.
@@ -324,7 +347,7 @@ class DataPlane:
                 if not await self._caught_up(moved):
                     break
             before = granted.placed.identified.matched
-            granted = await self._decided(before.admitted, visit, body)
+            granted = await self.decided(before.admitted, visit, body)
             matched = granted.placed.identified.matched
             if (matched.route.id, matched.route.mode, matched.route.upstream) != (
                 before.route.id,

@@ -27,7 +27,7 @@ class SnapshotHolder:
     To be changed on the event loop's thread only; ``current`` may be read from any.
     """
 
-    __slots__ = ("_current", "_prepared", "candidate", "on_advance")
+    __slots__ = ("_current", "_followers", "_prepared", "candidate", "on_advance")
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self._current = snapshot
@@ -36,6 +36,11 @@ class SnapshotHolder:
         """A policy that is tried beside the one in force; it decides nothing."""
         self.on_advance: Callable[[Snapshot | None, Snapshot], None] | None = None
         """Told of every change with the snapshot before and the one now in force."""
+        self._followers: list[Callable[[], None]] = []
+
+    def follow(self, told: Callable[[], None]) -> None:
+        """Let somebody else hear of every change, for as long as this holder lives."""
+        self._followers.append(told)
 
     @property
     def ready(self) -> bool:
@@ -78,4 +83,6 @@ class SnapshotHolder:
         self._current = found
         if self.on_advance is not None:
             self.on_advance(before, found)
+        for told in self._followers:
+            told()
         return True

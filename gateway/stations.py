@@ -162,6 +162,26 @@ def match(admitted: Admitted, snapshot: Snapshot) -> Matched:
     return Matched(admitted, snapshot, route, names)
 
 
+def may_open(matched: Matched) -> None:
+    """Whether a WebSocket may be opened here by the page, or the client, that asks.
+
+    Browsers name the page that asks; a client that names none and yet says what only browsers
+    say (Fetch Metadata) is one whose Origin was taken away.
+
+    Raises: Refusal ``upgrade_unsupported`` (nobody may), ``forbidden``.
+    """
+    if matched.route.mode is not RouteMode.OPAQUE or not matched.route.origins:
+        raise Refusal(Code.UPGRADE_UNSUPPORTED, "this route opens no socket")
+    headers = matched.admitted.headers
+    origins = [value for name, value in headers if name == b"origin"]
+    if len(origins) > 1:
+        raise Refusal(Code.FORBIDDEN, "two origins")
+    if not origins and any(name.startswith(b"sec-fetch-") for name, _ in headers):
+        raise Refusal(Code.FORBIDDEN, "a browser without an origin")
+    if not matched.route.opens_socket(origins[0].decode("latin-1") if origins else None):
+        raise Refusal(Code.FORBIDDEN, "an origin that the route does not list")
+
+
 async def identify(
     matched: Matched, authenticator: Authenticator, keys: OwnKeys, *, gateway_id: str
 ) -> Identified:
@@ -252,10 +272,18 @@ def decide(placed: Placed, decided: Callable[[Decision], None]) -> Granted:
 
 async def relay(granted: Granted, hop: Hop, body: Body) -> Relayed:
     """The upstream's answer to an allowed request. Raises: Refusal; CallerGone."""
+    try:
+        return Relayed(granted, await hop.send(passage_of(granted), body, now=time.time()))
+    except UpstreamError as error:
+        raise Refusal(error.code, str(error)) from error
+
+
+def passage_of(granted: Granted) -> Passage:
+    """An allowed request as the hop sends it on."""
     identified = granted.placed.identified
     matched = identified.matched
     admitted, snapshot = matched.admitted, matched.snapshot
-    passage = Passage(
+    return Passage(
         method=admitted.method,
         raw_path=admitted.raw_path,
         query=admitted.query,
@@ -271,10 +299,6 @@ async def relay(granted: Granted, hop: Hop, body: Body) -> Relayed:
         traceparent=admitted.trace.traceparent(),
         trusted_peer=peer_of(admitted, snapshot),
     )
-    try:
-        return Relayed(granted, await hop.send(passage, body, now=time.time()))
-    except UpstreamError as error:
-        raise Refusal(error.code, str(error)) from error
 
 
 async def inspect_guarded(

@@ -32,7 +32,7 @@ def targets(upstreams: Mapping[str, UpstreamSettings], known: Collection[str]) -
             reason = f"the policy has no upstream `{name}`, so no route would use its address"
             raise CannotStart("unknown_upstream", reason, f"known are {', '.join(sorted(known))}")
         fleet = fleet_of(upstream)
-        found[ours] = Target(fleet.addresses[0].authority, fleet.transport)
+        found[ours] = Target(fleet.addresses[0].authority, fleet.transport, fleet.socket)
     return found
 
 

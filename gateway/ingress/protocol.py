@@ -82,7 +82,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stall: asyncio.TimerHandle | None = None
         self._unsent = 0
         self._handshake: Handshake | None = None
-        self._switch_at = 0
+        self._switch_at = -1
 
     # --- time ---------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class GuardedProtocol(HttpToolsProtocol):
             else:
                 piece, view = view, view[:0]
             if not self._feed(piece):
-                if self._handshake is not None and self._verdict is None:
+                if self._handshake is not None and self._switch_at >= 0:
                     self._hand_over(self._handshake, bytes(piece[self._switch_at :]) + bytes(view))
                 return
 

@@ -7,7 +7,7 @@ that the policy marks ``may_retrieve`` gets a delegation, and only for an identi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.authn import delegation
@@ -22,6 +22,7 @@ from gateway.relay.upstream import (
     UpstreamResponse,
     UpstreamTransport,
 )
+from gateway.relay.websocket import Opening, SocketLimits, UpstreamSocket
 from policies.bindings import RouteMode, TrustedPeer, Upstream
 from policies.subject import Principal, Subject
 
@@ -56,6 +57,8 @@ class Target:
 
     authority: bytes
     transport: Callable[[], UpstreamTransport]
+    socket: Callable[[Opening, SocketLimits], Awaitable[UpstreamSocket]] | None = None
+    """How a WebSocket to it is opened; None: never."""
 
 
 class Hop:
@@ -74,11 +77,8 @@ class Hop:
         Raises: Refusal ``upstream_unavailable`` for an upstream without an address;
         UpstreamError; CallerGone.
         """
-        name = passage.upstream.name
-        target = self._targets.get(name)
-        if target is None:
-            raise Refusal(Code.UPSTREAM_UNAVAILABLE, f"no address for upstream `{name}`")
-        key = (name, passage.subject.grant.profile)
+        target = self._target(passage)
+        key = (passage.upstream.name, passage.subject.grant.profile)
         transport = self._transports.get(key)
         if transport is None:
             transport = self._transports[key] = target.transport()
@@ -86,19 +86,52 @@ class Hop:
         return await transport.request(
             UpstreamRequest(
                 method=passage.method,
-                target=passage.raw_path + (b"?" + passage.query if passage.query else b""),
-                headers=(
-                    (b"host", target.authority),
-                    *headers.of_client(
-                        passage.client_headers,
-                        inspected=passage.mode is not RouteMode.OPAQUE,
-                    ),
-                    *self.identity(passage, now),
-                    *_forwarded(passage),
-                ),
+                target=_target_of(passage),
+                headers=self._headers(passage, target, now),
                 body=body.pieces() if sends_body else None,
                 body_bytes=declared_bytes(passage.client_headers) if sends_body else None,
             )
+        )
+
+    async def socket(
+        self,
+        passage: Passage,
+        subprotocols: tuple[str, ...],
+        *,
+        limits: SocketLimits,
+        now: float,
+    ) -> UpstreamSocket:
+        """The upstream's end of a WebSocket, open; its connection is used for nothing else.
+
+        Raises: Refusal ``upstream_unavailable`` for an upstream without an address;
+        UpstreamError.
+        """
+        target = self._target(passage)
+        if target.socket is None:
+            raise Refusal(Code.UPSTREAM_UNAVAILABLE, "an upstream that takes no socket")
+        opening = Opening(
+            target=_target_of(passage),
+            headers=self._headers(passage, target, now),
+            subprotocols=subprotocols,
+        )
+        return await target.socket(opening, limits)
+
+    def _target(self, passage: Passage) -> Target:
+        name = passage.upstream.name
+        target = self._targets.get(name)
+        if target is None:
+            raise Refusal(Code.UPSTREAM_UNAVAILABLE, f"no address for upstream `{name}`")
+        return target
+
+    def _headers(
+        self, passage: Passage, target: Target, now: float
+    ) -> tuple[tuple[bytes, bytes], ...]:
+        inspected = passage.mode is not RouteMode.OPAQUE
+        return (
+            (b"host", target.authority),
+            *headers.of_client(passage.client_headers, inspected=inspected),
+            *self.identity(passage, now),
+            *_forwarded(passage),
         )
 
     async def aclose(self) -> None:
@@ -136,6 +169,10 @@ class Hop:
             (b"x-request-id", passage.request_id.encode("ascii")),
             (b"traceparent", passage.traceparent),
         ]
+
+
+def _target_of(passage: Passage) -> bytes:
+    return passage.raw_path + (b"?" + passage.query if passage.query else b"")
 
 
 def _forwarded(passage: Passage) -> list[tuple[bytes, bytes]]:

@@ -26,6 +26,7 @@ from gateway.egress.registry import Content, Key, Label, Registered, RegistryUna
 from gateway.holder import SnapshotHolder
 from gateway.ingress.limits import Limits
 from gateway.journal.event import JournalUnavailable, SecurityEvent
+from gateway.relay.fleet import Fleet
 from gateway.relay.hop import Hop, Target
 from gateway.relay.pool import Address, Pool
 from gateway.relay.retrieval import InProcessRetrieval
@@ -285,7 +286,8 @@ class Stage:
         behind = await asyncio.start_server(self._behind, "127.0.0.1", 0)
         address = Address(host="127.0.0.1", port=behind.sockets[0].getsockname()[1])
         times = UpstreamTimes(connect_s=2, first_byte_s=2, idle_s=2, write_s=2)
-        target = Target(address.authority, lambda: Pool(address=address, times=times))
+        fleet = Fleet(addresses=[address], times=times)
+        target = Target(address.authority, lambda: Pool(address=address, times=times), fleet.socket)
         self.hop = Hop(dict.fromkeys(PORTALS, target), keys=self.keys, gateway_id=GATEWAY_ID)
         app = DataPlane(
             snapshots=self.holder,
@@ -302,6 +304,7 @@ class Stage:
             gateway_id=GATEWAY_ID,
             admission=self.admission,
         )
+        self.streams = app.streams
 
         async def drain() -> None:
             self.drained.set()
@@ -320,6 +323,7 @@ class Stage:
             graceful_s=2,
             stop=self._stop,
             on_ready=ready,
+            on_end=app.streams.drain,
         )
         await self.hop.aclose()
         behind.close()

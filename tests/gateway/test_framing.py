@@ -183,7 +183,7 @@ def test_unknown_method_is_refused_by_the_parser(stage: Stage, method: bytes) ->
 
 
 def test_websocket_handshake_is_refused_before_any_upstream(stage: Stage) -> None:
-    """W1: until the relay of frames exists, 501 and closed."""
+    """W1: where the route lists no origin nobody opens a socket: 501 and closed."""
     raw = stage.raw(
         request(
             stage,

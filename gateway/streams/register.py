@@ -1,0 +1,293 @@
+"""Everything that is open, and the one task that looks after it.
+
+The task lives while something is open. It wakes when it is called (`look`) and every second:
+then whatever has a reason is decided anew, each stream on its own, so that an issuer who does
+not answer holds up nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Final
+
+from gateway.holder import SnapshotHolder
+
+EVERY_S: Final = 1.0
+AGAIN_S: Final = 30.0
+"""How long a decision is believed while nothing is known to have changed."""
+PROMPT_S: Final = 1.5
+"""How long a decision may take after a change; with the second before it, within G5's two."""
+PATIENT_S: Final = 10.0
+_AT_ONCE: Final = 50
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Sort(StrEnum):
+    """What is open."""
+
+    SOCKET = "socket"
+    EVENTS = "events"
+    BODY = "body"
+
+
+class End(StrEnum):
+    """Why we end what is open."""
+
+    NARROWED = "narrowed"
+    EXPIRED = "expired"
+    UNDECIDED = "undecided"
+    DRAIN = "drain"
+    LIMIT = "limit"
+    IDLE = "idle"
+
+
+class OpenStream:
+    """One open stream. ``ended`` is the reason for which we ended it, if we did."""
+
+    __slots__ = (
+        "_again",
+        "_on_end",
+        "decided_at",
+        "deciding",
+        "digest",
+        "ended",
+        "expires_at",
+        "opened_at",
+        "sort",
+        "touched_at",
+    )
+
+    def __init__(
+        self,
+        sort: Sort,
+        *,
+        digest: str,
+        expires_at: float | None,
+        again: Callable[[], Awaitable[End | None]],
+        on_end: Callable[[End], None],
+        now: float,
+    ) -> None:
+        self.sort = sort
+        self.digest = digest
+        self.expires_at = expires_at
+        self.opened_at = self.decided_at = self.touched_at = now
+        self.deciding: asyncio.Task[None] | None = None
+        self.ended: End | None = None
+        self._again = again
+        self._on_end = on_end
+
+    def end(self, why: End) -> None:
+        """End it now; the first reason counts."""
+        if self.ended is None:
+            self.ended = why
+            self._on_end(why)
+
+    async def decide(self, wait_s: float) -> None:
+        """Decide anew and end it unless it holds. Nothing that is raised keeps it open."""
+        try:
+            async with asyncio.timeout(wait_s):
+                why = await self._again()
+        except TimeoutError:
+            why = End.UNDECIDED
+        except Exception as error:  # noqa: BLE001 - mapped to an end
+            _LOG.error("a stream could not be decided anew: %s", type(error).__name__)
+            why = End.UNDECIDED
+        if why is not None:
+            self.end(why)
+
+
+class OpenStreams:
+    """The streams of one data plane. ``limit_s`` bounds sockets and events, ``idle_s`` sockets.
+
+    ``clock`` gives monotonic, ``wall_clock`` epoch seconds.
+    """
+
+    def __init__(
+        self,
+        snapshots: SnapshotHolder,
+        *,
+        limit_s: float,
+        idle_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.draining = False
+        self.ends: Counter[tuple[str, ...]] = Counter()
+        """Streams that we ended, by sort and reason."""
+        self._snapshots = snapshots
+        self._limit_s = limit_s
+        self._idle_s = idle_s
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._open: dict[OpenStream, None] = {}
+        self._called = False
+        self._wake = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        snapshots.follow(self.look)
+
+    def count(self, sort: Sort) -> int:
+        return sum(1 for stream in self._open if stream.sort is sort)
+
+    @contextmanager
+    def opened(
+        self,
+        sort: Sort,
+        *,
+        digest: str,
+        expires_at: float | None,
+        again: Callable[[], Awaitable[End | None]],
+        on_end: Callable[[End], None],
+    ) -> Iterator[OpenStream]:
+        """Register a stream for as long as the block lasts.
+
+        ``digest`` is the policy that allowed it, ``again`` decides anew, ``on_end`` ends it.
+        From ``expires_at`` on (epoch seconds, None: never) each second decides whether the
+        credential is still believed.
+        """
+        stream = self.enter(sort, digest=digest, expires_at=expires_at, again=again, on_end=on_end)
+        try:
+            yield stream
+        finally:
+            self.leave(stream)
+
+    def enter(
+        self,
+        sort: Sort,
+        *,
+        digest: str,
+        expires_at: float | None,
+        again: Callable[[], Awaitable[End | None]],
+        on_end: Callable[[End], None],
+    ) -> OpenStream:
+        """As ``opened``; to be left by ``leave``. Cost: 2 us."""
+        stream = OpenStream(
+            sort,
+            digest=digest,
+            expires_at=expires_at,
+            again=again,
+            on_end=on_end,
+            now=self._clock(),
+        )
+        self._open[stream] = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._mind(), name="streams")
+        elif digest != self._snapshots.current.digest:
+            self._wake.set()
+        if self.draining and sort is not Sort.BODY:
+            asyncio.get_running_loop().call_soon(stream.end, End.DRAIN)
+        return stream
+
+    def leave(self, stream: OpenStream) -> None:
+        """Forget a stream that is over."""
+        if stream not in self._open:
+            return
+        del self._open[stream]
+        if stream.deciding is not None:
+            stream.deciding.cancel()
+        if stream.ended is not None:
+            self.ends[stream.sort.value, stream.ended.value] += 1
+        if not self._open:
+            self._empty.set()
+            self._wake.set()
+
+    def touch(self, stream: OpenStream) -> None:
+        """A message went over it."""
+        stream.touched_at = self._clock()
+
+    def look(self, *, called: bool = False) -> None:
+        """Look after everything now: the policy changed; or, ``called``, something else did that
+        a decision may depend on (a revocation, an end of consent)."""
+        self._called |= called
+        self._wake.set()
+
+    async def drain(self, within_s: float) -> None:
+        """End sockets and events because the process ends; return when they have, or in time.
+
+        Bodies may still be finished.
+        """
+        self.draining = True
+        for stream in list(self._open):
+            if stream.sort is not Sort.BODY:
+                stream.end(End.DRAIN)
+        try:
+            async with asyncio.timeout(within_s):
+                while any(stream.sort is not Sort.BODY for stream in self._open):
+                    self._empty.clear()
+                    await self._left()
+        except TimeoutError:
+            _LOG.warning("%d streams have not ended in time", len(self._open))
+
+    async def _left(self) -> None:
+        """Return when nothing is open, or a moment later: bodies may be open still."""
+        try:
+            async with asyncio.timeout(0.1):
+                await self._empty.wait()
+        except TimeoutError:
+            return
+
+    # --- looking after ----------------------------------------------------------------------
+
+    async def _mind(self) -> None:
+        try:
+            while self._open:
+                self._wake.clear()
+                called, self._called = self._called, False
+                await self._round(called=called)
+                try:
+                    async with asyncio.timeout(EVERY_S):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+        except Exception as error:  # noqa: BLE001 - nothing stays open that nobody looks after
+            _LOG.error("streams are not looked after: %s", type(error).__name__)
+            for stream in list(self._open):
+                stream.end(End.UNDECIDED)
+        finally:
+            self._task = None
+
+    async def _round(self, *, called: bool) -> None:
+        begun = 0
+        for stream in list(self._open):
+            if stream not in self._open:
+                continue
+            if (why := self._over(stream)) is not None:
+                stream.end(why)
+            elif self._decide(stream, called=called):
+                begun += 1
+                if begun % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+    def _over(self, stream: OpenStream) -> End | None:
+        """Why a stream has had its time."""
+        now = self._clock()
+        if stream.sort is not Sort.BODY and now - stream.opened_at >= self._limit_s:
+            return End.LIMIT
+        if stream.sort is Sort.SOCKET and now - stream.touched_at >= self._idle_s:
+            return End.IDLE
+        return None
+
+    def _decide(self, stream: OpenStream, *, called: bool) -> bool:
+        """Begin to decide anew, where there is a reason."""
+        if stream.ended is not None:
+            return False
+        digest, now = self._snapshots.current.digest, self._clock()
+        expired = stream.expires_at is not None and stream.expires_at <= self._wall_clock()
+        changed = called or expired or stream.digest != digest
+        if not changed and now - stream.decided_at < AGAIN_S:
+            return False
+        if stream.deciding is not None and not stream.deciding.done():
+            if not changed:
+                return False
+            stream.deciding.cancel()
+        stream.digest, stream.decided_at = digest, now
+        stream.deciding = asyncio.get_running_loop().create_task(
+            stream.decide(PROMPT_S if changed else PATIENT_S)
+        )
+        return True

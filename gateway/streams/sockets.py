@@ -1,0 +1,234 @@
+"""WebSockets of opaque routes: decided like any request, dialled, accepted, and looked after.
+
+The handshake walks stations *admit* to *decide* as a GET. The upstream is dialled before the
+caller is accepted; whatever is refused is refused as HTTP, and nothing of it was dialled. The
+record is written when the socket has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway import stations
+from gateway.errors import PROBLEM_JSON, Code, Refusal, problem_body, status_of
+from gateway.ingress.abort import ABORT
+from gateway.ingress.body import Body
+from gateway.relay.duplex import DRAIN, NOT_ALLOWED, By, relay_messages
+from gateway.relay.headers import PRIVATE
+from gateway.relay.stream import Truncated
+from gateway.relay.upstream import CallerGone, UpstreamError
+from gateway.relay.websocket import GOING_AWAY, LOST, Closed, SocketLimits, UpstreamSocket
+from gateway.stations import Granted
+from gateway.streams.again import decided_anew
+from gateway.streams.register import End, OpenStream, Sort
+
+if TYPE_CHECKING:
+    from gateway.app import DataPlane, Visit
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+_TOLD: Final[Mapping[End, Closed]] = {
+    End.NARROWED: Closed(NOT_ALLOWED, "not allowed any more"),
+    End.EXPIRED: Closed(NOT_ALLOWED, "credential expired"),
+    End.UNDECIDED: Closed(NOT_ALLOWED, "not allowed any more"),
+    End.DRAIN: Closed(DRAIN, "service restart"),
+    End.LIMIT: Closed(GOING_AWAY, "open for too long"),
+    End.IDLE: Closed(GOING_AWAY, "idle"),
+}
+_LOG: Final = logging.getLogger(__name__)
+
+
+async def answer(
+    plane: DataPlane, scope: MutableMapping[str, Any], receive: Receive, send: Send
+) -> None:
+    """One handshake and, if it is allowed, the socket until its end."""
+    headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
+    scope["headers"] = headers
+    visit = plane.visit_of(scope, headers)
+    body = Body(receive, headers, plane.limits)
+    caller = _Caller(scope, receive, send, visit)
+    try:
+        granted = await _granted(plane, scope, caller, body)
+        await _relayed(plane, granted, caller, body)
+    except Refusal as refusal:
+        await caller.refuse(refusal)
+    except CallerGone:
+        visit.code, visit.status = "caller_gone", visit.status or 499
+    except Truncated:
+        caller.abort()
+    except Exception as error:  # noqa: BLE001 - mapped to a refusal, never to an answer
+        # where, not what: the text of an exception may quote a request or a message
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        name = type(error).__name__
+        _LOG.error("socket %s failed: %s\n%s", visit.request_id, name, frames)
+        await caller.refuse(Refusal(Code.INTERNAL, name))
+    finally:
+        if visit.place is not None:
+            visit.place.leave()
+        plane.sink.record(visit.record(body))
+
+
+class _Caller:
+    """The caller's end of a socket, and what is noted about it."""
+
+    def __init__(
+        self, scope: MutableMapping[str, Any], receive: Receive, send: Send, visit: Visit
+    ) -> None:
+        self._scope = scope
+        self.receive = receive
+        self.send = send
+        self.visit = visit
+
+    async def accept(self, subprotocol: str | None) -> None:
+        visit = self.visit
+        visit.status, visit.sent = 101, True
+        headers = [
+            (b"x-request-id", visit.request_id.encode("ascii")),
+            (b"x-policy-digest", visit.digest.encode("ascii")),
+        ]
+        await self.send(
+            {"type": "websocket.accept", "subprotocol": subprotocol, "headers": headers}
+        )
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """The problem document; a reset when the socket was accepted already."""
+        visit = self.visit
+        visit.code, visit.decision = str(refusal.code), "deny"
+        if visit.sent:
+            self.abort()
+            return
+        document = problem_body(refusal.code, visit.request_id)
+        headers = [
+            (b"content-type", PROBLEM_JSON),
+            (b"content-length", b"%d" % len(document)),
+            *PRIVATE,
+            *refusal.headers,
+            (b"x-request-id", visit.request_id.encode("ascii")),
+        ]
+        if visit.digest:
+            headers.append((b"x-policy-digest", visit.digest.encode("ascii")))
+        visit.status, visit.sent, visit.bytes_out = status_of(refusal.code), True, len(document)
+        start = {"type": "websocket.http.response.start", "status": visit.status}
+        try:
+            await self.send({**start, "headers": headers})
+            await self.send({"type": "websocket.http.response.body", "body": document})
+        except OSError:
+            return  # nobody is there to be refused
+
+    def abort(self) -> None:
+        self.visit.code = self.visit.code or "truncated"
+        self._scope["extensions"][ABORT]["call"]()
+
+
+async def _granted(
+    plane: DataPlane, scope: MutableMapping[str, Any], caller: _Caller, body: Body
+) -> Granted:
+    """Stations 1 to 5. Raises: Refusal."""
+    await caller.receive()  # connect
+    if plane.streams.draining:
+        raise Refusal(Code.OVERLOADED, "draining")
+    visit = caller.visit
+    http = {**scope, "scheme": {"ws": "http", "wss": "https"}[scope["scheme"]]}
+    admitted = stations.admit(
+        http,
+        request_id=visit.request_id,
+        trace=visit.trace,
+        ends_at=time.monotonic() + plane.limits.request_s,
+    )
+    visit.passed("admit")
+    return await plane.decided(admitted, visit, body, opening=True)
+
+
+async def _relayed(plane: DataPlane, granted: Granted, caller: _Caller, body: Body) -> None:
+    """Dial, accept, pass messages on until an end. Raises: Refusal; CallerGone; Truncated."""
+    end: asyncio.Future[Closed] = asyncio.get_running_loop().create_future()
+
+    def ended(why: End) -> None:
+        if not end.done():
+            end.set_result(_TOLD[why])
+
+    principal = granted.placed.identified.principal
+    with plane.streams.opened(
+        Sort.SOCKET,
+        digest=caller.visit.digest,
+        expires_at=None if principal is None else principal.expires_at,
+        again=functools.partial(decided_anew, plane, granted, opening=True),
+        on_end=ended,
+    ) as stream:
+        upstream = await _dialled(plane, granted, caller)
+        caller.visit.passed("relay")
+        try:
+            if stream.ended is not None:
+                raise Refusal(Code.FORBIDDEN, f"{stream.ended} while the upstream was dialled")
+            await caller.accept(upstream.subprotocol)
+            await _passed_on(plane, caller, upstream, stream, end)
+        except BaseException:
+            await upstream.close(Closed(GOING_AWAY))
+            raise
+        finally:
+            body.read_bytes, caller.visit.bytes_out = upstream.sent_bytes, upstream.received_bytes
+            caller.visit.passed("inspect")
+
+
+async def _passed_on(
+    plane: DataPlane,
+    caller: _Caller,
+    upstream: UpstreamSocket,
+    stream: OpenStream,
+    end: asyncio.Future[Closed],
+) -> None:
+    touch = plane.streams.touch
+
+    async def receive() -> Any:
+        event = await caller.receive()
+        touch(stream)
+        return event
+
+    async def send(event: Any) -> None:
+        touch(stream)
+        await caller.send(event)
+
+    relayed = await relay_messages(receive, send, upstream, end=end)
+    if relayed.by is By.GATEWAY:
+        caller.visit.code = f"stream_{stream.ended}" if stream.ended else "body_too_large"
+    elif relayed.end.code == LOST:
+        caller.visit.code = "caller_gone" if relayed.by is By.CALLER else "truncated"
+
+
+async def _dialled(plane: DataPlane, granted: Granted, caller: _Caller) -> UpstreamSocket:
+    """The upstream's socket. Raises: Refusal; CallerGone when the caller leaves meanwhile."""
+    admitted = granted.placed.identified.matched.admitted
+    offered = [value for name, value in admitted.headers if name == b"sec-websocket-protocol"]
+    names = [one.strip(" \t") for value in offered for one in value.decode("ascii").split(",")]
+    limits = SocketLimits(message_bytes=plane.limits.message_bytes, ping_s=plane.limits.ping_s)
+    dial = asyncio.ensure_future(
+        plane.hop.socket(stations.passage_of(granted), tuple(names), limits=limits, now=time.time())
+    )
+    gone = asyncio.ensure_future(caller.receive())  # before it is accepted, only its end comes
+    try:
+        await asyncio.wait({dial, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not gone.done():
+            return dial.result()
+        await _dropped(dial)
+        raise CallerGone("the caller left before it was accepted")
+    except asyncio.CancelledError:
+        await _dropped(dial)
+        raise
+    except UpstreamError as error:
+        raise Refusal(error.code, str(error)) from error
+    finally:
+        gone.cancel()
+
+
+async def _dropped(dial: asyncio.Future[UpstreamSocket]) -> None:
+    """Let a dial go that nobody wants; one that was just made is closed."""
+    dial.cancel()
+    (made,) = await asyncio.gather(dial, return_exceptions=True)
+    if not isinstance(made, BaseException):
+        await made.close(Closed(GOING_AWAY))
