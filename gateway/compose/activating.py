@@ -216,15 +216,23 @@ def _reading(stores: Stores) -> Iterator[psycopg.Connection[Any] | None]:
 
 @contextmanager
 def _restoring(stores: Stores) -> Iterator[None]:
-    """Give the database the words of the active policy back when the new one did not make it."""
-    with _reading(stores) as connection:
-        before = base_of(connection) if connection is not None else None
+    """Give the database the words of the active policy back when the new one did not make it.
+
+    Of the one that is active by then: another activation may have overtaken this one.
+    """
     try:
         yield
     except BaseException:
-        if before is not None:
-            migrate(stores.database_url, stores.database_secret, compiled(before)[0])
+        written = None
+        while (active := _active(stores)) is not None and active.digest != written:
+            migrate(stores.database_url, stores.database_secret, compiled(active)[0])
+            written = active.digest
         raise
+
+
+def _active(stores: Stores) -> Parsed | None:
+    with _reading(stores) as connection:
+        return base_of(connection) if connection is not None else None
 
 
 def _answered(connection: psycopg.Connection[Any], generation: int, wait_s: float) -> Answers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,29 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from gateway.compose.activating import activated
+from gateway.compose.database import station_dsn
 from gateway.compose.failure import CannotStart
 from gateway.compose.release import enforced_policy, folder_policy
 from gateway.compose.stores import Stores
 from gateway.compose.trust import ReleaseMemory
 from gateway.settings import Settings, load
 from policies.errors import ReleaseRefused
+from policies.faults import Faults
+from policies.files import PolicyFiles
+from policies.loader import parse_files
 from policies.release import Artefact, SigningKey, sign
-from policies.snapshot import DEFAULT_FOLDER
+from policies.snapshot import DEFAULT_FOLDER, compiled
 from retrieval.embedded import Embedded
+from retrieval.schema.migrate import migrate
+from retrieval.stores.activation import Draft, flip, stage
+from retrieval.stores.releases import release_in
+from retrieval.stores.roles import POLICY
 from tests.gateway.cli.made import environment
 from tests.policies.release.made import (
     ANN,
     BOB,
     DEFAULT,
+    edited,
     jwks,
     manifest,
     narrower,
@@ -231,3 +241,45 @@ def _with_a_note(own: Any) -> Any:
     contents = noted(own.contents, "other")
     digest = release(contents, 1).digest
     return replace(own, snapshot=replace(own.snapshot, digest=digest), contents=contents)
+
+
+RETIRED = {
+    **edited(DEFAULT, "rules/vocabulary.yaml", b"retired: {}", b"retired: {kind: [other]}"),
+    "rules/units.csv": DEFAULT["rules/units.csv"].replace(b"|thread|other", b"|thread"),
+}
+
+
+def test_an_activation_that_was_overtaken_leaves_the_words_of_the_other(site: Site) -> None:
+    """Found by attack: the loser wrote the words back that were active when it began, over those
+    of the policy that is enforced now."""
+    site.activate(FIRST)
+    site.as_superuser(
+        "insert into gate.replica (id, seen_at, digest, generation) values"
+        " (gen_random_uuid(), now() + interval '1 hour', '', 1)"
+    )
+    slow = release(noted(DEFAULT, "slow"), 2, base=FIRST)
+    over = release(RETIRED, 3, base=FIRST, change="narrowing")
+    policy = parse_files(PolicyFiles(dict(RETIRED), over.digest, frozenset()), Faults())
+    snapshot = compiled(policy)[0]
+    draft = Draft(
+        environment="production", digest=over.digest, contents=RETIRED, change="narrowing",
+        generation=3, base=(1, FIRST.digest), jws=over.jws,
+    )  # fmt: skip
+    with ThreadPoolExecutor(1) as pool:
+        loser = pool.submit(
+            activated, site.settings, site.stores, slow.contents, slow.jws, wait_s=60
+        )
+        with psycopg.connect(station_dsn(site.stores, POLICY), autocommit=True) as connection:
+            while release_in(connection, "staged") is None:
+                assert not loser.done()
+            migrate(site.stores.database_url, site.stores.database_secret, snapshot)
+            stage(connection, draft)
+            flip(connection, snapshot, 3)
+        site.as_superuser("delete from gate.replica")
+        with pytest.raises(ReleaseRefused, match="not_staged"):
+            loser.result()
+    with psycopg.connect(site.stores.database_url) as admin:
+        (retired,) = admin.execute(
+            "select retired from gate.facet_word where facet = 'kind' and word = 'other'"
+        ).fetchall()
+    assert retired == (True,)
