@@ -64,6 +64,9 @@ Send = Callable[[Any], Awaitable[None]]
 _LOG: Final = logging.getLogger("gateway.app")
 
 
+_time: Final = StationTime._make
+
+
 class RequestSink(Protocol):
     """Where requests are traced, counted and logged. Never fails, never waits."""
 
@@ -105,7 +108,7 @@ class Visit:
     def passed(self, station: str) -> None:
         """Note that a station is done; it began where the one before ended."""
         now = time.perf_counter_ns()
-        self.times.append(StationTime(station, self._mark_ns, now))
+        self.times.append(_time((station, self._mark_ns, now)))
         self.facts.station = station
         self._mark_ns = now
 
@@ -175,6 +178,10 @@ class DataPlane:
         streams = OpenStreams(self.snapshots, limit_s=limits.stream_s, idle_s=limits.stream_idle_s)
         object.__setattr__(self, "streams", streams)
 
+    def admit_by(self, admission: Admission | None) -> None:
+        """Limit routes like this from now on; who is in stays in."""
+        object.__setattr__(self, "admission", admission)
+
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
@@ -185,7 +192,7 @@ class DataPlane:
 
     async def _http(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         # Copied before the first await: a server may append trailers to its own list.
-        headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
+        headers = tuple([(bytes(name), bytes(value)) for name, value in scope["headers"]])
         scope["headers"] = headers
         visit = self.visit_of(scope, headers)
         body = Body(receive, headers, self.limits)

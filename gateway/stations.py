@@ -129,8 +129,9 @@ def admit(
 
     Raises: Refusal ``bad_path``, ``bad_host``, ``bad_query`` or ``bad_request``.
     """
-    headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
-    if any(name != name.lower() for name, _ in headers):
+    headers: Headers = tuple(scope["headers"])  # of a tuple: the same one
+    names = b"".join([name for name, _ in headers])
+    if names != names.lower():
         raise Refusal(Code.BAD_REQUEST, "the server left a header name unfolded")
     raw_path = bytes(scope.get("raw_path") or b"")
     query = bytes(scope["query_string"])
@@ -210,11 +211,12 @@ async def identify(
 
 def upstreams_of(sender: Principal, snapshot: Snapshot) -> Mapping[str, Upstream]:
     """The upstreams whose credential this principal is, by name."""
-    urls = {binding.alias: binding.url for binding in snapshot.issuers}
     found: dict[str, Upstream] = {}
     for name, upstream in snapshot.upstreams.items():
         alias, sub = upstream.credential
-        url = urls.get(alias) if sender.issuer == alias else None
+        if sender.issuer != alias:
+            continue
+        url = next((one.url for one in snapshot.issuers if one.alias == alias), None)
         if url is not None and sender.subject_id == subject_id(url, sub):
             found[name] = upstream
     return found

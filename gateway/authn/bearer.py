@@ -32,6 +32,9 @@ REMEMBERED_S: Final = 60.0
 REMEMBERED_MAX: Final = 10_000
 _FREED_AT_ONCE: Final = 32
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([A-Za-z0-9\-._~+/]+=*)")
+_JWT_CHARACTERS: Final = (
+    b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"  # of a compact JWS
+)
 
 
 def bearer_of(headers: Headers) -> bytes | None:
@@ -42,6 +45,11 @@ def bearer_of(headers: Headers) -> bytes | None:
     found = [value for name, value in headers if name == b"authorization"]
     if not found:
         return None
+    # the usual form first: the pattern below takes 4 us for a token of 900 bytes
+    if len(found) == 1 and found[0].startswith(b"Bearer "):
+        token = found[0][7:]
+        if token and not token.translate(None, _JWT_CHARACTERS):
+            return token
     match = _BEARER.fullmatch(found[0].strip(b" \t")) if len(found) == 1 else None
     if match is None:
         raise unauthenticated("not one well-formed bearer credential")
@@ -131,7 +139,9 @@ class Authenticator:
     def _forget_on_change(self) -> None:
         """Other keys: nothing remembered counts. It is freed bit by bit, a full memory of ten
         thousand callers would take some ten milliseconds at once."""
-        generation = sum(source.generation for source in self._sources.values())
+        generation = 0
+        for source in self._sources.values():
+            generation += source.generation
         if generation != self._generation:
             self._forgotten.append(self._remembered)
             self._remembered = collections.OrderedDict()

@@ -25,9 +25,10 @@ def declared_bytes(headers: Headers) -> int | None:
 
 def has_body(headers: Headers) -> bool:
     """Whether a body follows: by a length that is not zero, or by chunks."""
-    if any(name == b"transfer-encoding" for name, _ in headers):
-        return True
-    return bool(declared_bytes(headers))
+    for name, value in headers:
+        if name == b"transfer-encoding" or (name == b"content-length" and int(value)):
+            return True
+    return False
 
 
 class Body:

@@ -23,6 +23,8 @@ from typing import Final
 from gateway.errors import Code, Refusal
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,=:@]+")
+_PLAIN_PATH: Final = re.compile(r"(?:/[A-Za-z0-9\-_~!$&'()*+,=:@][A-Za-z0-9\-._~!$&'()*+,=:@]*)+")
+"""Of such a path every segment is canonical; the others are looked at one by one."""
 _ADDRESS_SEGMENT: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,=:@]|%23)+")
 _LABEL: Final = rb"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST_BYTES_MAX: Final = 262
@@ -69,6 +71,8 @@ def segments_of(raw_path: bytes) -> tuple[str, ...]:
         raise Refusal(Code.BAD_PATH, "not ascii") from None
     if path == "/":
         return ()
+    if _PLAIN_PATH.fullmatch(path):
+        return tuple(path[1:].split("/"))
     if not path.startswith("/"):
         raise Refusal(Code.BAD_PATH, "not origin-form")
     segments = tuple(path[1:].split("/"))

@@ -54,6 +54,7 @@ class Connection(asyncio.Protocol):
         self._on_gone = on_gone
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
+        self._poll: select.poll | None = None
         self._exchange: Exchange | None = None
         self._head: asyncio.Future[Exchange] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -83,9 +84,11 @@ class Connection(asyncio.Protocol):
         """Whether the connection is open and holds no unread byte. Cost: one poll(2)."""
         if self.closed or self._transport is None or self._transport.is_closing():
             return False
-        poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return not poll.poll(0)
+        if self._poll is None:
+            self._poll = select.poll()
+            socket = self._transport.get_extra_info("socket")
+            self._poll.register(socket.fileno(), select.POLLIN)
+        return not self._poll.poll(0)
 
     async def write(self, data: bytes) -> None:
         """Send, waiting while the upstream does not read."""

@@ -12,9 +12,8 @@ Source: attack log "Header rules", rows B1-B17, F4-F6, S13; RFC 9110 section 7.6
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Final
 
@@ -96,8 +95,17 @@ class _Class(Enum):
 
 def _cached(classify: Callable[[bytes], _Class]) -> Callable[[bytes], _Class]:
     """Remembers names of an ordinary length: others' names must not fill our memory."""
-    remembered = functools.lru_cache(maxsize=4096)(classify)
-    return lambda name: remembered(name) if len(name) <= 64 else classify(name)
+    known: dict[bytes, _Class] = {}
+
+    def class_of(name: bytes) -> _Class:
+        found = known.get(name)
+        if found is None:
+            found = classify(name)
+            if len(name) <= 64 and len(known) < 4096:
+                known[name] = found
+        return found
+
+    return class_of
 
 
 @_cached
@@ -164,15 +172,18 @@ def of_upstream(
 
     Raises: UpstreamInvalid for a name or value that no client should read.
     """
+    # all at once: what no single value may hold, all together may not
+    if not _VALUE.fullmatch(b"".join([value for _, value in headers])):
+        raise UpstreamInvalid("a header that cannot be passed on")
     kept: list[tuple[bytes, bytes]] = []
     length: tuple[bytes, bytes] | None = None
     vary = _VARY
     listed = False
     for header in headers:
         name, value = header
-        if not _VALUE.fullmatch(value):
-            raise UpstreamInvalid("a header that cannot be passed on")
         match _class_of_upstreams(name):
+            case _Class.DROP:
+                continue
             case _Class.KEEP:
                 kept.append(header)
             case _Class.LENGTH:
@@ -189,13 +200,17 @@ def of_upstream(
                 raise UpstreamInvalid("a header that cannot be passed on")
             case _:
                 continue
-    if listed:
-        kept = _without(kept, _listed(tuple(headers)))
+    if listed and not (names := _listed(headers)) <= _ALWAYS_LISTED:
+        kept = _without(kept, names)
     if length is not None:
         kept.append(length)
     kept.append(_PRIVATE)
     kept.append((b"vary", vary))
     return kept
+
+
+_ALWAYS_LISTED: Final = frozenset({b"keep-alive"})
+"""Dropped whoever lists it: nothing else is to be done."""
 
 
 def _without(
@@ -219,7 +234,7 @@ def _has_length(status: int, method: str, value: bytes) -> bool:
     return status not in {204, 304} and method != "HEAD" and _DIGITS.fullmatch(value) is not None
 
 
-def _listed(headers: Headers) -> frozenset[bytes]:
+def _listed(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
     """The names that a Connection header declares to be for one hop."""
     return frozenset(
         name.strip().lower()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, TextIO
 
 import orjson
@@ -24,8 +25,9 @@ _LINGER_S: Final = 0.05
 
 def line(record: RequestRecord) -> str:
     """The record as one JSON object on one ASCII line, without the line break."""
+    second, rest = divmod(record.began_ns, 1_000_000_000)
     fields: dict[str, object] = {
-        "time": datetime.fromtimestamp(record.began_ns / 1e9, UTC).isoformat(),
+        "time": f"{_second(second)}.{rest // 1_000:06d}+00:00",
         "event": "request",
         "trace_id": record.trace.trace_hex,
         "peer": record.peer,
@@ -44,6 +46,11 @@ def line(record: RequestRecord) -> str:
         return text.decode("ascii")
     # json escapes everything but DEL when it writes ASCII; it is five times slower
     return json.dumps(fields, ensure_ascii=True, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+@lru_cache(maxsize=4)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class AccessLog:
