@@ -38,3 +38,11 @@ class Limits:
     def __post_init__(self) -> None:
         if any(getattr(self, name) <= 0 for name in self.__slots__):
             raise ValueError("every limit of a listener is a positive number")
+
+    def take_over(self, other: Limits) -> None:
+        """Become ``other``, for everybody who holds this: the one way in which a bound changes.
+
+        To be called on the loop, between two requests.
+        """
+        for name in self.__slots__:
+            object.__setattr__(self, name, getattr(other, name))

@@ -38,6 +38,8 @@ HELD_BYTES_MAX: Final = 64 * 1024
 CLOSE_S: Final = 4.0
 """How long a caller may take to answer a close, and its last bytes to leave."""
 RESTART: Final = 1012
+_MESSAGE_BYTES: Final = 128
+"""What a message takes besides its bytes: a flood of empty ones is a flood."""
 _NO_CODE: Final = 1005
 _LOST: Final = 1006
 _TOO_BIG: Final = 1009
@@ -70,7 +72,7 @@ class CallerSocket(asyncio.Protocol):
         self._status, self._head = 0, b""
         self._parts: list[bytes] = []
         self._is_text = False
-        self._messages: collections.deque[str | bytes] = collections.deque()
+        self._messages: collections.deque[tuple[str | bytes, int]] = collections.deque()
         self._held_bytes = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
@@ -112,8 +114,8 @@ class CallerSocket(asyncio.Protocol):
                 await self._waiter
             finally:
                 self._waiter = None
-        message = self._messages.popleft()
-        self._held_bytes -= len(message)
+        message, size = self._messages.popleft()
+        self._held_bytes -= size
         if self._held_bytes <= HELD_BYTES_MAX // 2:
             self._resume()
         if isinstance(message, str):
@@ -287,8 +289,9 @@ class CallerSocket(asyncio.Protocol):
             self._flush()
             self._leave()
             return
-        self._messages.append(message)
-        self._held_bytes += len(message)
+        size = len(whole) + _MESSAGE_BYTES
+        self._messages.append((message, size))
+        self._held_bytes += size
         self._wake()
 
     def _flush(self) -> None:

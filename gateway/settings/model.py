@@ -229,6 +229,13 @@ class LimitSettings(_Section):
     body_rate_min: Count = 512
     """Bytes a second that a body passed on must reach, ``body_ms`` set aside."""
     connections_max: Count = 10_000
+    message_bytes_max: Count = 1_048_576
+    """One message of a WebSocket, in either direction."""
+    ping_ms: Milliseconds = 20_000
+    stream_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 3_600_000
+    """How long a WebSocket or a stream of events may be open."""
+    stream_idle_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 600_000
+    """How long a WebSocket may carry no message."""
     keep_alive_ms: Milliseconds = 15_000
     drain_ms: Annotated[int, Field(ge=0, le=600_000)] = 0
     """How long readiness is false before connections are ended: for a load balancer to see it."""

@@ -8,6 +8,7 @@ not answer holds up nobody else's.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from gateway.holder import SnapshotHolder
+from gateway.telemetry.counters import Counters
 
 EVERY_S: Final = 1.0
 AGAIN_S: Final = 30.0
@@ -34,6 +36,9 @@ class Sort(StrEnum):
     SOCKET = "socket"
     EVENTS = "events"
     BODY = "body"
+
+
+_PLURAL: Final = {Sort.SOCKET: "sockets", Sort.EVENTS: "event_streams", Sort.BODY: "long_bodies"}
 
 
 class End(StrEnum):
@@ -132,8 +137,23 @@ class OpenStreams:
         self._task: asyncio.Task[None] | None = None
         snapshots.follow(self.look)
 
-    def count(self, sort: Sort) -> int:
-        return sum(1 for stream in self._open if stream.sort is sort)
+    def publish(self, counters: Counters) -> None:
+        """Tell how many are open, and how many we ended, among the counts of this process."""
+        counters.family(
+            "gateway_streams_ended_total",
+            "Streams that the gateway ended, by what they were and why.",
+            ("sort", "reason"),
+            self.ends,
+        )
+        for sort, name in _PLURAL.items():
+            counters.gauge(
+                f"gateway_open_{name}",
+                f"Open {name.replace('_', ' ')} of opaque routes.",
+                functools.partial(self._count, sort),
+            )
+
+    def _count(self, sort: Sort) -> float:
+        return float(sum(1 for stream in self._open if stream.sort is sort))
 
     @contextmanager
     def opened(
