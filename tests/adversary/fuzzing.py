@@ -38,7 +38,7 @@ UNSOUND: Final = (
     b"\r\n" * 50 + b"BROKEN\r\n\r\n",
 )
 """Each ends its connection: what stands behind it is answered to nobody."""
-_READ_S: Final = 30.0
+_READ_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)

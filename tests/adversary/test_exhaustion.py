@@ -108,7 +108,7 @@ def test_body_that_nobody_reads_holds_no_connection_of_the_second_listener(
     gateway: Gateway,
 ) -> None:
     """D2: answered, and ended: the rest of such a body would have no time of its own."""
-    targets = ("/livez", "/metrics", "/admin/live", "/nothing")
+    targets = ("/livez", "/metrics", "/admin/v1/policy/live", "/nothing")
     line = "POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
     held = [("second", line.format(target).encode(), b"a") for target in targets]
     for received in at_once(gateway, *held):
