@@ -174,9 +174,7 @@ class DataPlane:
     streams: OpenStreams = field(init=False)
 
     def __post_init__(self) -> None:
-        limits = self.limits
-        streams = OpenStreams(self.snapshots, limit_s=limits.stream_s, idle_s=limits.stream_idle_s)
-        object.__setattr__(self, "streams", streams)
+        object.__setattr__(self, "streams", OpenStreams(self.snapshots, self.limits))
 
     def admit_by(self, admission: Admission | None) -> None:
         """Limit routes like this from now on; who is in stays in."""

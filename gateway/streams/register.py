@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from gateway.holder import SnapshotHolder
+from gateway.ingress.limits import Limits
 from gateway.telemetry.counters import Counters
 
 EVERY_S: Final = 1.0
@@ -108,7 +109,7 @@ class OpenStream:
 
 
 class OpenStreams:
-    """The streams of one data plane. ``limit_s`` bounds sockets and events, ``idle_s`` sockets.
+    """The streams of one data plane, within the limits in force.
 
     ``clock`` gives monotonic, ``wall_clock`` epoch seconds.
     """
@@ -116,9 +117,8 @@ class OpenStreams:
     def __init__(
         self,
         snapshots: SnapshotHolder,
+        limits: Limits,
         *,
-        limit_s: float,
-        idle_s: float,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -126,8 +126,7 @@ class OpenStreams:
         self.ends: Counter[tuple[str, ...]] = Counter()
         """Streams that we ended, by sort and reason."""
         self._snapshots = snapshots
-        self._limit_s = limit_s
-        self._idle_s = idle_s
+        self._limits = limits
         self._clock = clock
         self._wall_clock = wall_clock
         self._open: dict[OpenStream, None] = {}
@@ -287,9 +286,9 @@ class OpenStreams:
     def _over(self, stream: OpenStream) -> End | None:
         """Why a stream has had its time."""
         now = self._clock()
-        if stream.sort is not Sort.BODY and now - stream.opened_at >= self._limit_s:
+        if stream.sort is not Sort.BODY and now - stream.opened_at >= self._limits.stream_s:
             return End.LIMIT
-        if stream.sort is Sort.SOCKET and now - stream.touched_at >= self._idle_s:
+        if stream.sort is Sort.SOCKET and now - stream.touched_at >= self._limits.stream_idle_s:
             return End.IDLE
         return None
 
