@@ -26,6 +26,7 @@ from gateway.relay import assertion, headers
 from policies.bindings import TrustedPeer
 
 PREFIX: Final = b"/-/authz/"
+_OURS: Final = frozenset({500, 502, 503, 504})
 _SCHEMES: Final = frozenset({b"http", b"https"})
 
 
@@ -55,10 +56,12 @@ class Dialect:
         return frozenset({self.method, self.target, self.host})
 
     def status(self, refused: int) -> int:
-        """What a refusal is sent as: nginx makes a 500 of all but 401 and 403."""
-        if not self.denies or refused in self.denies or refused >= 500:
+        """What a refusal is sent as: nginx makes a 500 of all but 401 and 403, Envoy an error
+        of its own of every 5xx, which only what is our fault should be."""
+        if refused in _OURS:
             return refused
-        return 403
+        handed_on = refused in self.denies if self.denies else refused < 500
+        return refused if handed_on else 403
 
 
 DIALECTS: Final[Mapping[bytes, Dialect]] = {
@@ -104,6 +107,12 @@ class Forwarded:
     scheme: str
     client: str
     headers: Headers
+
+    @property
+    def opens_socket(self) -> bool:
+        """Whether it is a WebSocket handshake. ``Upgrade`` is between neighbours, so a proxy
+        does not tell it; the shipped files upgrade nothing without a key of the handshake."""
+        return any(name.startswith(b"sec-websocket-") for name, _ in self.headers)
 
 
 def read(dialect: Dialect, told: Headers, peer: TrustedPeer) -> Forwarded:

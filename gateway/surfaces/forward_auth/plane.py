@@ -118,11 +118,13 @@ class ForwardAuth:
             ends_at=time.monotonic() + self.plane.limits.request_s,
         )
         visit.passed("admit")
-        granted = await self._decided(admitted, visit, body)
+        granted = await self._decided(admitted, visit, body, opening=told.opens_socket)
         return self._identity(granted, told.method, peer)
 
-    async def _decided(self, admitted: stations.Admitted, visit: Visit, body: Body) -> Granted:
-        """Stations 2 to 5, under the snapshot that is in force now."""
+    async def _decided(
+        self, admitted: stations.Admitted, visit: Visit, body: Body, *, opening: bool
+    ) -> Granted:
+        """Stations 2 to 5, under the snapshot that is in force now; ``opening``: for a socket."""
         snapshot, facts = self.plane.snapshots.current, visit.walk()
         facts.snapshot = snapshot
         visit.digest = snapshot.digest
@@ -130,6 +132,8 @@ class ForwardAuth:
         visit.route = matched.route.id
         if matched.route.mode is not RouteMode.OPAQUE:
             raise Refusal(Code.GUARD_REQUIRED, f"mode `{matched.route.mode}`")
+        if opening:
+            stations.may_open(matched)
         visit.passed("match")
         identified = await stations.identify(
             matched, self.plane.authenticator, self.plane.keys, gateway_id=self.plane.gateway_id

@@ -191,6 +191,14 @@ def test_forwarded_host_is_one_valid_name(deciding: Stage, host: str) -> None:
     assert reply.status == 400
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_handshake_needs_a_route_that_opens_sockets(deciding: Stage, dialect: str) -> None:
+    """routes.yaml: without `origins` nobody opens one; no dialect makes that an error of ours."""
+    line = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    reply = decide(deciding, dialect, OWN, line, audience="partner")
+    assert (reply.status, code(reply)) == (403, "upgrade_unsupported")
+
+
 def test_own_target_and_method_of_the_question_decide_nothing(deciding: Stage) -> None:
     """Caddy appends the client's query to the question, Envoy sends the client's method."""
     lines = told("envoy", "GET", "/portal/customer/home")

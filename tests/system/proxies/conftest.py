@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.ingress.limits import Limits
-from policies.snapshot import Snapshot, load
+from policies.snapshot import DEFAULT_FOLDER, Snapshot, load
 from tests.gateway.stage import Reply, Stage
 from tests.gateway.tokens import Issuers
 from tests.system.proxies.client import exchange
@@ -24,6 +24,8 @@ PEERS = """trusted_peers:
               x-forwarded-uri, x-original-method, x-original-uri, x-original-host,
               x-ext-authz-method, x-ext-authz-path, x-ext-authz-host]
 """
+PARTNERS = "    upstream: partner-portal\n"
+ORIGINS = "    origins: [https://portal.example, absent]\n"
 
 
 @dataclass
@@ -68,7 +70,11 @@ def believing_proxies(
     """The default policy with issuers of the tests, and one peer that may ask in any dialect."""
     overlay = tmp_path_factory.mktemp("overlay")
     proxied_issuers.write(overlay)
-    (overlay / "rules" / "trusted_peers.yaml").write_text(PEERS)
+    rules = overlay / "rules"
+    (rules / "trusted_peers.yaml").write_text(PEERS)
+    routes = (DEFAULT_FOLDER / "rules" / "routes.yaml").read_text()
+    assert routes.count(PARTNERS) == 1
+    (rules / "routes.yaml").write_text(routes.replace(PARTNERS, PARTNERS + ORIGINS))
     return load(overlay=overlay)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -309,17 +310,19 @@ HANDSHAKE = (
 )  # fmt: skip
 
 
-def _handshake(front: Front, *lines: str) -> bytes:
-    head = ["GET /portal/partner/socket HTTP/1.1", "Host: portal.test", "Connection: Upgrade"]
-    return "\r\n".join([*head, *HANDSHAKE, *lines]).encode() + b"\r\n\r\n"
+def _handshake(front: Front, *lines: str, portal: str = "partner", key: bool = True) -> bytes:
+    head = [f"GET /portal/{portal}/socket HTTP/1.1", "Host: portal.test", "Connection: Upgrade"]
+    shaken = HANDSHAKE if key else HANDSHAKE[:1]
+    return "\r\n".join([*head, *shaken, *lines]).encode() + b"\r\n\r\n"
 
 
-def test_websocket_is_decided_at_its_handshake(front: Front) -> None:
+@pytest.mark.parametrize("origin", ["https://portal.example", ""])
+def test_websocket_is_decided_at_its_handshake(front: Front, origin: str) -> None:
     """traefik#3039, caddy#5430: an upgrade survives the decision, and frames pass both ways."""
-    import socket
-
+    lines = [bearer(front, "partner"), "X-Gateway-Profile: forged"]
+    lines += [f"Origin: {origin}"] if origin else []
     with socket.create_connection(("127.0.0.1", front.port), 10) as sock:
-        sock.sendall(_handshake(front, bearer(front, "partner"), "X-Gateway-Subject: forged"))
+        sock.sendall(_handshake(front, *lines))
         stream = sock.makefile("rb")
         assert stream.readline().split()[1] == b"101"
         while stream.readline() != b"\r\n":
@@ -340,6 +343,39 @@ def test_websocket_of_a_denied_caller_never_opens(front: Front, audience: str) -
     reply = front.ask(_handshake(front, *lines))
     assert reply.status == (403 if audience else 401)
     assert not front.arrived
+
+
+@pytest.mark.parametrize(
+    ("portal", "lines"),
+    [
+        ("partner", ["Origin: https://evil.example"]),
+        ("partner", ["Origin: https://portal.example.evil.example"]),
+        ("partner", ["Origin: null"]),
+        ("partner", ["Origin: absent"]),
+        ("partner", ["Sec-Fetch-Mode: websocket"]),
+        ("partner", ["Origin: https://portal.example", "Origin: https://evil.example"]),
+        ("customer", ["Origin: https://portal.example"]),
+        ("customer", []),
+    ],
+)
+def test_websocket_opens_only_for_the_origins_of_its_route(
+    front: Front, portal: str, lines: list[str]
+) -> None:
+    """routes.yaml, `origins`: by the same list as the gateway's own sockets."""
+    reply = front.ask(_handshake(front, bearer(front, portal), *lines, portal=portal))
+    assert reply.status in {400, 403}
+    assert not front.arrived
+
+
+@pytest.mark.parametrize("upgrade", ["websocket", "h2c", "WebSocket, h2c", "tls/1.0"])
+def test_nothing_is_upgraded_that_the_decision_could_not_know(front: Front, upgrade: str) -> None:
+    """Attack log S13: without a handshake's key it is a plain request, or none."""
+    raw = _handshake(front, bearer(front, "partner"), key=False)
+    reply = front.ask(raw.replace(b": websocket", b": " + upgrade.encode()))
+    assert reply.status != 101
+    for got in front.arrived:
+        assert not got.all("upgrade")
+        assert "upgrade" not in got.one("connection").lower()
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

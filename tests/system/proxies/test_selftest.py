@@ -103,7 +103,7 @@ def test_standing_in_for_the_upstream_shows_what_arrives(
         ("nginx", without("forward-auth.conf", "X-Original-URL"), ORDER[6]),
         ("envoy", without("envoy.yaml", "prefix: x-remote-"), ORDER[6]),
         ("traefik", without("forward-auth.yml", "Remote-User"), ORDER[6]),
-        ("caddy", without("Caddyfile", "@plain"), ORDER[6]),
+        ("caddy", without("Caddyfile", "request_header @plain"), ORDER[6]),
     ],
 )
 def test_proxy_that_is_not_as_shipped_is_found_out(
