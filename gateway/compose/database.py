@@ -58,15 +58,32 @@ def prepare(stores: Stores, snapshot: Snapshot, draft: Draft) -> None:
 def prepare_if_new(stores: Stores, snapshot: Snapshot, *, signed: bool) -> None:
     """Bring the database to this version, and activate ``snapshot`` if none is active.
 
-    For commands: one that only writes data must not change the policy of a running gateway, and
-    none may be the first where releases are ``signed``. Raises: CannotStart.
+    For commands: one that only writes data must not change the policy of a running gateway, nor
+    the words that its labels are read by, and none may be the first where releases are
+    ``signed``. Where another policy is active, everything stays as its activation left it.
+    Raises: CannotStart.
     """
+    if _enforced(stores) not in (None, snapshot.digest):
+        return
     with policy_login(stores, snapshot) as connection:
         if connection.execute("select 1 from gate.active_revision").fetchone() is not None:
             return
         if signed:
             raise no_release("no policy was ever activated in this database")
         activate(connection, snapshot, activated_by="gateway")
+
+
+def _enforced(stores: Stores) -> str | None:
+    """The digest of the active policy, None in a database that has none yet."""
+    try:
+        with psycopg.connect(stores.database_url, autocommit=True) as admin:
+            there = admin.execute("select to_regclass('gate.active_revision') is not null")
+            if there.fetchone() != (True,):
+                return None
+            row = admin.execute("select digest from gate.active_revision").fetchone()
+    except psycopg.Error as error:
+        raise no_database(first_line(error)) from error
+    return None if row is None else str(row[0])
 
 
 def no_release(reason: str) -> CannotStart:

@@ -13,7 +13,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from gateway.compose.activating import activated
-from gateway.compose.database import station_dsn
+from gateway.compose.database import prepare_if_new, station_dsn
 from gateway.compose.failure import CannotStart
 from gateway.compose.release import enforced_policy, folder_policy
 from gateway.compose.stores import Stores
@@ -21,7 +21,7 @@ from gateway.compose.trust import ReleaseMemory
 from gateway.settings import Settings, load
 from policies.errors import ReleaseRefused
 from policies.faults import Faults
-from policies.files import PolicyFiles
+from policies.files import PolicyFiles, digest_of
 from policies.loader import parse_files
 from policies.release import Artefact, SigningKey, sign
 from policies.snapshot import DEFAULT_FOLDER, compiled
@@ -283,3 +283,23 @@ def test_an_activation_that_was_overtaken_leaves_the_words_of_the_other(site: Si
             "select retired from gate.facet_word where facet = 'kind' and word = 'other'"
         ).fetchall()
     assert retired == (True,)
+
+
+def test_a_command_that_writes_data_leaves_the_words_of_a_signed_policy_alone(site: Site) -> None:
+    """Found by attack: to ingest from a folder that nobody signed wrote its order of strictness
+    into the database, and what threads fill became looser at once."""
+    site.activate(FIRST)
+    loose = edited(
+        DEFAULT,
+        "rules/vocabulary.yaml",
+        b"visibility: [public, partner, employee, internal, restricted]\n  publication_state",
+        b"visibility: [restricted, internal, employee, partner, public]\n  publication_state",
+    )
+    parsed = parse_files(PolicyFiles(dict(loose), digest_of(loose), frozenset()), Faults())
+    prepare_if_new(site.stores, compiled(parsed)[0], signed=True)
+    with psycopg.connect(site.stores.database_url) as admin:
+        ranks = admin.execute(
+            "select word from gate.facet_word where facet = 'visibility' order by rank"
+        ).fetchall()
+    assert ranks[0] == ("public",)
+    prepare_if_new(site.stores, folder_policy(DEFAULT_FOLDER).snapshot, signed=True)
