@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -42,7 +43,7 @@ def serve(
     process_log.configure()
     try:
         run = _serve if workers == 1 else partial(_supervise, workers=workers)
-        uvloop.run(run(settings, embedded=not no_embedded))
+        uvloop.run(run(settings, partial(settings_of, config), embedded=not no_embedded))
     except PolicyError as error:
         raise of_policy(error, settings.policy or DEFAULT_FOLDER) from error
     except PortTaken as error:
@@ -50,19 +51,25 @@ def serve(
         raise Failure(Exit.PORT_TAKEN, "port_taken", reason, remedy) from error
 
 
-async def _serve(settings: Settings, *, embedded: bool) -> None:
+async def _serve(settings: Settings, read: Callable[[], Settings], *, embedded: bool) -> None:
+    from gateway.compose.live import reread_at_signal
     from gateway.compose.running import running  # late: it loads every house, a second or two
 
     async with running(settings, embedded=embedded) as gateway:
         settle()
+        reread_at_signal(read, gateway.live.apply)
         _tell(gateway.url, gateway.admin_url)
         await gateway.wait()
 
 
-async def _supervise(settings: Settings, *, embedded: bool, workers: int) -> None:
+async def _supervise(
+    settings: Settings, read: Callable[[], Settings], *, embedded: bool, workers: int
+) -> None:
+    from gateway.compose.live import reread_at_signal
     from gateway.compose.working import working  # late: as above
 
     async with working(settings, workers=workers, embedded=embedded) as gateway:
+        reread_at_signal(read, gateway.apply)
         _tell(gateway.url, gateway.admin_url)
         await gateway.wait()
 

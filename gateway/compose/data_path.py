@@ -16,13 +16,14 @@ from gateway.compose import reloading
 from gateway.compose.database import station_dsn, store_settings
 from gateway.compose.failure import no_database
 from gateway.compose.filling import open_embedder
+from gateway.compose.listener import limits_of
+from gateway.compose.live import Live
 from gateway.compose.signing import opened_keys
 from gateway.compose.stores import Stores
-from gateway.compose.upstreams import targets
+from gateway.compose.upstreams import Upstreams
 from gateway.egress.guard import Guard
 from gateway.egress.registry import PostgresRegistry
 from gateway.holder import SnapshotHolder
-from gateway.ingress.limits import Limits
 from gateway.journal.event import JournalUnavailable
 from gateway.journal.postgres import PostgresJournal
 from gateway.journal.sealer import Sealer
@@ -30,7 +31,7 @@ from gateway.relay.fetch import fetch
 from gateway.relay.hop import Hop
 from gateway.relay.retrieval import InProcessRetrieval
 from gateway.reload.watcher import Watcher
-from gateway.settings import LimitSettings, Settings
+from gateway.settings import Settings
 from gateway.shadow.keeping import ShadowKeeper
 from gateway.shadow.observer import Shadow
 from gateway.shadow.sink import ShadowedSink, publish
@@ -60,6 +61,7 @@ class Parts:
     registry: PostgresRegistry
     retrieval: Retrieval
     data_plane: DataPlane
+    live: Live
 
 
 async def opened(
@@ -68,7 +70,13 @@ async def opened(
     stores: Stores,
     snapshot: Snapshot,
     telemetry: Telemetry,
+    *,
+    known_only: bool = True,
 ) -> Parts:
+    """``known_only``: settings may name no upstream and no route that the policy has not.
+
+    Raises: CannotStart.
+    """
     limits = settings.limits
     holder = SnapshotHolder(packed(snapshot))
     watcher = await reloading.opened(stack, settings, stores, holder)
@@ -91,10 +99,10 @@ async def opened(
     await registry.open()
     stack.push_async_callback(registry.close)
     retrieval = await _retrieval(stack, settings, stores, holder)
-    hop = Hop(
-        targets(settings.upstreams, snapshot.upstreams), keys=keys, gateway_id=settings.gateway_id
-    )
+    upstreams = Upstreams(settings.upstreams, snapshot.upstreams, known_only=known_only)
+    hop = Hop(upstreams.targets, keys=keys, gateway_id=settings.gateway_id)
     stack.push_async_callback(hop.aclose)
+    stack.push_async_callback(upstreams.aclose)
     shadow = Shadow(holder)
     publish(shadow, telemetry.counters)
     keeper = ShadowKeeper(shadow, station_dsn(stores, WATCH))
@@ -111,10 +119,11 @@ async def opened(
         ),
         hop=hop,
         sink=ShadowedSink(telemetry.recorder, shadow),
-        limits=_limits(limits),
+        limits=limits_of(limits),
         gateway_id=settings.gateway_id,
-        admission=_admission(settings, snapshot),
+        admission=_admission(settings, snapshot, known_only=known_only),
     )
+    data_plane.streams.publish(telemetry.counters)
     return Parts(
         snapshots=holder,
         watcher=watcher,
@@ -125,15 +134,19 @@ async def opened(
         registry=registry,
         retrieval=retrieval,
         data_plane=data_plane,
+        live=Live(settings, plane=data_plane, upstreams=upstreams, samples=telemetry.recorder),
     )
 
 
-def _admission(settings: Settings, snapshot: Snapshot) -> Admission | None:
-    if not settings.route_limits:
+def _admission(settings: Settings, snapshot: Snapshot, *, known_only: bool) -> Admission | None:
+    limits, known = settings.route_limits, {route.id for route in snapshot.routes}
+    if not known_only:  # a policy that came later may have dropped a route
+        limits = {route: limit for route, limit in limits.items() if route in known}
+    if not limits:
         return None
     from gateway.compose.route_limits import admission_of
 
-    return admission_of(settings.route_limits, {route.id for route in snapshot.routes})
+    return admission_of(limits, known)
 
 
 async def _retrieval(
@@ -146,19 +159,3 @@ async def _retrieval(
         )
     except RetrievalError as error:
         raise no_database(str(error)) from error
-
-
-def _limits(limits: LimitSettings) -> Limits:
-    return Limits(
-        header_bytes=limits.header_bytes_max,
-        header_count=limits.header_count_max,
-        target_bytes=limits.target_bytes_max,
-        header_s=limits.header_ms / 1_000,
-        keep_alive_s=limits.keep_alive_ms / 1_000,
-        body_bytes=limits.body_bytes_max,
-        body_s=limits.body_ms / 1_000,
-        body_idle_s=limits.body_idle_ms / 1_000,
-        body_rate=limits.body_rate_min,
-        request_s=limits.request_ms / 1_000,
-        connections=limits.connections_max,
-    )

@@ -21,6 +21,7 @@ from gateway.compose import data_path, operators
 from gateway.compose.data_path import Parts
 from gateway.compose.database import enforcement
 from gateway.compose.failure import CannotStart
+from gateway.compose.live import Live
 from gateway.compose.release import active_policy, enforced_policy, folder_policy
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
@@ -51,6 +52,7 @@ class Running:
     stores: Stores
     retrieval: Retrieval
     telemetry: Telemetry
+    live: Live
     _serving: asyncio.Task[None]
 
     @property
@@ -98,7 +100,9 @@ async def running(
             snapshot = await asyncio.to_thread(active_policy, settings, stores)
         telemetry = opened_telemetry(settings)
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
-        parts = await data_path.opened(stack, settings, stores, snapshot, telemetry)
+        parts = await data_path.opened(
+            stack, settings, stores, snapshot, telemetry, known_only=alone
+        )
         gateway = await stack.enter_async_context(
             _serving(
                 settings, parts, await operators.opened(stack, parts), data_socket, admin_socket
@@ -186,6 +190,7 @@ async def _serving(
             stores=parts.stores,
             retrieval=parts.retrieval,
             telemetry=parts.telemetry,
+            live=parts.live,
             _serving=serving,
         )
     finally:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from gateway.compose.failure import CannotStart, first_line
@@ -12,28 +16,107 @@ from gateway.relay.balance import Balance
 from gateway.relay.dial import context_of
 from gateway.relay.fleet import Client, Fleet
 from gateway.relay.health import HealthCheck
-from gateway.relay.hop import Target
-from gateway.relay.upstream import UpstreamTimes
+from gateway.relay.hop import Hop, Target
+from gateway.relay.upstream import UpstreamTimes, UpstreamTransport
 from gateway.settings.model import UpstreamSettings
+
+_LOOK_S: Final = 0.5
+Mark = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """One upstream as it is reached now, and what it was made from."""
+
+    settings: UpstreamSettings
+    authorities: Mark
+    fleet: Fleet
+
+    @property
+    def target(self) -> Target:
+        return Target(self.fleet.addresses[0].authority, self.fleet.transport, self.fleet.socket)
+
+
+class Upstreams:
+    """Every upstream that has an address, and those that are let go until they are idle."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, UpstreamSettings],
+        known: Collection[str],
+        *,
+        known_only: bool = True,
+    ) -> None:
+        """A variable of the environment cannot hold a hyphen: `customer_portal` is
+        `customer-portal` where the policy has that one.
+
+        Raises: CannotStart when an upstream's authorities or its client cannot be used, and for
+        ``known_only`` when the policy has neither name.
+        """
+        by_variable = {name.replace("-", "_"): name for name in known}
+        self.reached: dict[str, Reached] = {}
+        for name, one in settings.items():
+            ours = name if name in known else by_variable.get(name)
+            if ours is None and known_only:
+                reason = f"the policy has no upstream `{name}`, so no route would use its address"
+                raise CannotStart(
+                    "unknown_upstream", reason, f"known are {', '.join(sorted(known))}"
+                )
+            self.reached[ours or name] = _reached(one)
+        self._names = by_variable
+        self._leaving: dict[asyncio.Task[None], tuple[UpstreamTransport, ...]] = {}
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        return {name: one.target for name, one in self.reached.items()}
+
+    def prepared(self, settings: Mapping[str, UpstreamSettings]) -> dict[str, Reached]:
+        """What is reached under other settings; unchanged ones keep their connections.
+
+        A name that no policy has yet is taken as it is: a policy may come to have it.
+
+        Raises: CannotStart.
+        """
+        found: dict[str, Reached] = {}
+        for name, one in settings.items():
+            ours = self._names.get(name, name)
+            before = self.reached.get(ours)
+            same = before is not None and (before.settings, before.authorities) == (
+                one,
+                _mark(one.ca_file),
+            )
+            found[ours] = before if before is not None and same else _reached(one)
+        return found
+
+    def go_on(self, reached: dict[str, Reached], hop: Hop) -> None:
+        """Reach upstreams like this from now on. Transports that are not used any more are
+        closed when the last exchange over them has ended."""
+        before, self.reached = self.reached, reached
+        changed = {name for name, one in before.items() if reached.get(name) is not one}
+        left = hop.retarget(self.targets, changed)
+        for name in changed:
+            transports = tuple(left.get(name, ()))
+            task = asyncio.get_running_loop().create_task(_let_go(before[name].fleet, transports))
+            self._leaving[task] = transports
+            task.add_done_callback(lambda ended: self._leaving.pop(ended, None))
+
+    async def aclose(self) -> None:
+        """Cut what is still being let go."""
+        leaving = dict(self._leaving)
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        for transports in leaving.values():
+            for one in transports:
+                await one.aclose()
 
 
 def targets(upstreams: Mapping[str, UpstreamSettings], known: Collection[str]) -> dict[str, Target]:
     """Where each upstream of the policy is reached, by the policy's name for it.
 
-    A variable of the environment cannot hold a hyphen: `customer_portal` is `customer-portal`
-    where the policy has that one. Raises: CannotStart when the policy has neither, or when
-    an upstream's authorities or its client cannot be used.
+    Raises: CannotStart, see ``Upstreams``.
     """
-    by_variable = {name.replace("-", "_"): name for name in known}
-    found: dict[str, Target] = {}
-    for name, upstream in upstreams.items():
-        ours = name if name in known else by_variable.get(name)
-        if ours is None:
-            reason = f"the policy has no upstream `{name}`, so no route would use its address"
-            raise CannotStart("unknown_upstream", reason, f"known are {', '.join(sorted(known))}")
-        fleet = fleet_of(upstream)
-        found[ours] = Target(fleet.addresses[0].authority, fleet.transport, fleet.socket)
-    return found
+    return Upstreams(upstreams, known).targets
 
 
 def fleet_of(upstream: UpstreamSettings) -> Fleet:
@@ -93,3 +176,23 @@ def _check(upstream: UpstreamSettings, host: bytes) -> HealthCheck | None:
         failures=health.failures,
         passes=health.passes,
     )
+
+
+def _reached(settings: UpstreamSettings) -> Reached:
+    return Reached(settings, _mark(settings.ca_file), fleet_of(settings))
+
+
+def _mark(path: Path | None) -> Mark:
+    """What changes with a file's content; None without one."""
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+async def _let_go(fleet: Fleet, transports: tuple[UpstreamTransport, ...]) -> None:
+    while any(backend.under_way for backend in fleet.backends):  # noqa: ASYNC110 - see below
+        await asyncio.sleep(_LOOK_S)  # a count that every exchange changes tells nobody
+    for one in transports:
+        await one.aclose()

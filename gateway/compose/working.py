@@ -14,28 +14,39 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import uvloop
 
 from gateway import server
 from gateway.compose.failure import CannotStart
+from gateway.compose.live import reread
 from gateway.compose.release import enforced_policy, folder_policy
-from gateway.compose.running import opened_stores, running
+from gateway.compose.route_limits import route_limits
+from gateway.compose.running import Running, opened_stores, running
 from gateway.compose.signing import prepare_keys
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores
+from gateway.compose.upstreams import fleet_of, targets
 from gateway.ingress.limits import Limits
 from gateway.settings import Listen, Settings
+from gateway.settings.live import taken_over
 from gateway.settled import settle
 from gateway.telemetry import process_log
-from gateway.workers.channel import StartFailed, receive_order, say_failed, say_ready
+from gateway.workers.channel import (
+    StartFailed,
+    next_order,
+    receive_order,
+    say_failed,
+    say_ready,
+)
 from gateway.workers.supervisor import Supervisor, command
 from gateway.workers.telling import Telling
 from policies.errors import PolicyError
-from policies.snapshot import DEFAULT_FOLDER
+from policies.snapshot import DEFAULT_FOLDER, Snapshot
 
 WORKER: Final = "gateway.compose.worker"
 _SPARE_S: Final = 15.0
@@ -51,6 +62,21 @@ class Order:
     listen: Listen
 
 
+class _Orders:
+    """What a worker that starts now is told."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    def replace(self, settings: Settings) -> None:
+        for one in settings.upstreams.values():
+            fleet_of(one)
+        self._order = replace(self._order, settings=taken_over(self._order.settings, settings))
+
+    def __call__(self) -> bytes:
+        return pickle.dumps(self._order)
+
+
 @dataclass(frozen=True, slots=True)
 class Working:
     """Workers that serve one address until the context is left."""
@@ -58,7 +84,16 @@ class Working:
     url: str
     admin_url: str
     supervisor: Supervisor
+    _orders: _Orders
     _over: asyncio.Event
+
+    def apply(self, settings: Settings) -> None:
+        """Hand every worker other settings; one that starts again gets what they took over.
+
+        Raises: CannotStart when an upstream of theirs cannot be used; then none gets them.
+        """
+        self._orders.replace(settings)
+        self.supervisor.tell(pickle.dumps(settings))
 
     async def wait(self) -> None:
         """Return at SIGTERM or SIGINT."""
@@ -84,11 +119,12 @@ async def working(settings: Settings, *, workers: int, embedded: bool) -> AsyncI
         admin = settings.listen.admin
         admin_socket = stack.enter_context(closing(server.bind(admin.host, admin.port)))
         stores = await stack.enter_async_context(opened_stores(settings, embedded))
-        await asyncio.to_thread(enforced_policy, settings, stores, own)
+        snapshot = await asyncio.to_thread(enforced_policy, settings, stores, own)
+        _checked(settings, snapshot)
         await asyncio.to_thread(prepare_keys, settings)
         host, port = kept.getsockname()[:2]
-        order = pickle.dumps(Order(settings, stores, Listen(host, port)))
-        supervisor = Supervisor(command(WORKER), lambda: order, count=workers)
+        orders = _Orders(Order(settings, stores, Listen(host, port)))
+        supervisor = Supervisor(command(WORKER), orders, count=workers)
         over = asyncio.Event()
         _stop_at_signals(over, supervisor)
         try:
@@ -98,12 +134,19 @@ async def working(settings: Settings, *, workers: int, embedded: bool) -> AsyncI
             )
             url = f"http://{Listen(host, port)}"
             stack.enter_context(announced(settings, url, admin_url))
-            yield Working(url, admin_url, supervisor, over)
+            yield Working(url, admin_url, supervisor, orders, over)
         finally:
             over.set()
             limits = settings.limits
             patience_s = (limits.drain_ms + limits.graceful_ms) / 1_000 + _SPARE_S
             await supervisor.stop(deadline_s=patience_s)
+
+
+def _checked(settings: Settings, snapshot: Snapshot) -> None:
+    """Refuse an upstream or a route that the policy has not. A worker does not: one that starts
+    again may meet another policy, or settings that came before theirs."""
+    targets(settings.upstreams, snapshot.upstreams)
+    route_limits(settings.route_limits, {route.id for route in snapshot.routes})
 
 
 async def _started(supervisor: Supervisor) -> None:
@@ -189,17 +232,23 @@ async def _work(channel: socket.socket, order: Order) -> None:
         settle()
         say_ready(channel, int(gateway.admin_url.rpartition(":")[2]))
         channel.setblocking(False)
-        loop = asyncio.get_running_loop()
-
-        def gone() -> None:
-            with suppress(OSError):
-                if channel.recv(1):
-                    return
-            loop.remove_reader(channel)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-        loop.add_reader(channel, gone)
+        reader, writer = await asyncio.open_unix_connection(sock=channel)
+        obeying = asyncio.create_task(_obey(reader, gateway), name="orders")
         try:
             await gateway.wait()
         finally:
-            loop.remove_reader(channel)
+            obeying.cancel()
+            await asyncio.gather(obeying, return_exceptions=True)
+            writer.close()
+
+
+async def _obey(reader: asyncio.StreamReader, gateway: Running) -> None:
+    """Take over each settings that come; drain when the supervisor is gone."""
+    while (order := await next_order(reader)) is not None:
+        settings = pickle.loads(order)  # noqa: S301 - as above
+        reread(partial(_same, settings), gateway.live.apply)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _same(settings: Settings) -> Settings:
+    return settings

@@ -7,7 +7,7 @@ that the policy marks ``may_retrieve`` gets a delegation, and only for an identi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from gateway.authn import delegation
@@ -133,6 +133,17 @@ class Hop:
             *self.identity(passage, now),
             *_forwarded(passage),
         )
+
+    def retarget(
+        self, targets: Mapping[str, Target], changed: Collection[str]
+    ) -> dict[str, list[UpstreamTransport]]:
+        """Send to these from now on. The open transports of what ``changed`` are given back by
+        upstream: exchanges go on over them, and the caller closes them when they have ended."""
+        self._targets = targets
+        left: dict[str, list[UpstreamTransport]] = {}
+        for name, profile in [key for key in self._transports if key[0] in changed]:
+            left.setdefault(name, []).append(self._transports.pop((name, profile)))
+        return left
 
     async def aclose(self) -> None:
         for transport in self._transports.values():

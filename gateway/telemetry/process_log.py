@@ -33,5 +33,7 @@ def configure(level: int = logging.WARNING) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    # what an operator asked for by a signal is answered here
+    logging.getLogger("gateway.settings").setLevel(logging.INFO)
     # a dead collector must not fill the log: its state is a metric of the collector's side
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)

@@ -78,12 +78,12 @@ class Recorder:
         self._ids = ids
         self._access_log = access_log
         self._decisions = decisions
-        self._sample_ratio = sample_ratio
+        self.sample_ratio = sample_ratio
         self._noted: dict[str, SecurityEvent] = {}
 
     def begin(self, traceparent: bytes | None, *, trusted: bool) -> TraceContext:
         """The trace identity of a new request; see ``trace.begin``."""
-        return begin(traceparent, trusted=trusted, sample_ratio=self._sample_ratio)
+        return begin(traceparent, trusted=trusted, sample_ratio=self.sample_ratio)
 
     def note(self, event: SecurityEvent) -> None:
         """Let the request of this event's trace bear it, however that request ends."""

@@ -1,8 +1,9 @@
-"""The socket between a supervisor and one worker: an order down, words up, and its end.
+"""The socket between a supervisor and one worker: orders down, words up, and its end.
 
-The order is one frame of bytes with its length before it. A worker answers with lines of JSON:
-``ready`` with its second listener's port, or ``failed`` with a code, a reason and a remedy. When
-either process ends, however it does, the other sees the end of the socket.
+An order is a frame of bytes with its length before it; what stands in a first and in a later one
+is not known here. A worker answers with one line of JSON: ``ready`` with its second listener's
+port, or ``failed`` with a code, a reason and a remedy. When either process ends, however it does,
+the other sees the end of the socket.
 """
 
 from __future__ import annotations
@@ -30,13 +31,18 @@ class StartFailed(GatewayError):  # noqa: N818 - reads as what it is
         super().__init__(f"{code}: {reason}; {remedy}")
 
 
+def framed(order: bytes) -> bytes:
+    """An order as it is sent."""
+    return _LENGTH.pack(len(order)) + order
+
+
 def send_order(channel: socket.socket, order: bytes) -> None:
-    """Send the one order; blocks until it is in the kernel's hands."""
-    channel.sendall(_LENGTH.pack(len(order)) + order)
+    """Send the first order; blocks until it is in the kernel's hands."""
+    channel.sendall(framed(order))
 
 
 def receive_order(channel: socket.socket) -> bytes:
-    """The order; blocks. Raises: EOFError when the supervisor is gone."""
+    """The first order; blocks. Raises: EOFError when the supervisor is gone."""
     (length,) = _LENGTH.unpack(_exactly(channel, _LENGTH.size))
     return _exactly(channel, length)
 
@@ -49,6 +55,15 @@ def _exactly(channel: socket.socket, count: int) -> bytes:
             raise EOFError("the supervisor is gone")
         found += piece
     return found
+
+
+async def next_order(reader: asyncio.StreamReader) -> bytes | None:
+    """A later order; None when the supervisor is gone."""
+    try:
+        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        return await reader.readexactly(length)
+    except (asyncio.IncompleteReadError, OSError):
+        return None
 
 
 def say_ready(channel: socket.socket, port: int) -> None:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.workers.channel import StartFailed, Words, send_order, words_of
+from gateway.workers.channel import StartFailed, Words, framed, send_order, words_of
 
 START_S: Final = 120.0
 LONG_S: Final = 10.0
@@ -42,6 +42,7 @@ class Worker:
     process: asyncio.subprocess.Process | None = None
     backoff_s: float = _BACKOFF_S[0]
     up: asyncio.Event = field(default_factory=asyncio.Event)
+    channel: asyncio.StreamWriter | None = None
 
 
 class Supervisor:
@@ -99,6 +100,12 @@ class Supervisor:
             if one.process is not None and one.process.returncode is None:
                 one.process.send_signal(number)
 
+    def tell(self, order: bytes) -> None:
+        """Send every worker a further order; one that starts just now gets it, too."""
+        for one in self.workers:
+            if one.channel is not None:
+                one.channel.write(framed(order))
+
     async def stop(self, *, deadline_s: float) -> None:
         """Ask every worker to drain, and return when all have ended; kill after the deadline."""
         self._over.set()
@@ -149,13 +156,14 @@ class Supervisor:
             )
         worker.pid = process.pid
         words, channel = await words_of(ours)
+        worker.channel = channel
         try:
             if self._over.is_set():
                 process.terminate()
             await self._served(worker, words)
             code = await process.wait()
         finally:
-            worker.port = None
+            worker.port = worker.channel = None
             channel.close()
             if process.returncode is None:
                 process.kill()

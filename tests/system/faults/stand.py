@@ -74,6 +74,7 @@ class Stand:
     admin_url: str
     portal: Portal
     issuers: Issuers
+    config: Path
     log: list[str] = field(default_factory=list)
 
     def get(self, target: str, who: str = "customer", **more: object) -> Seen:
@@ -149,6 +150,7 @@ def standing(
 def _serving(
     env: dict[str, str], arguments: tuple[str, ...], portal: Portal, issuers: Issuers
 ) -> Iterator[Stand]:
+    config = Path(env["GATEWAY_CONFIG"])
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "serve", "--no-embedded", *arguments],
         env=clean() | env,
@@ -166,7 +168,7 @@ def _serving(
     try:
         assert told.startswith("gateway: listening on "), (told, log)
         words = told.split()
-        yield Stand(process, words[3], words[6].rstrip(")"), portal, issuers, log)
+        yield Stand(process, words[3], words[6].rstrip(")"), portal, issuers, config, log)
     finally:
         process.terminate()
         try:

@@ -1,0 +1,108 @@
+"""Settings that are read again while serving: prepared first, then taken over in one step.
+
+Theory
+    Everything that can fail (authorities of an upstream, a limit of a route that is not there)
+    is made before anything is changed, and the change itself is a few assignments between two
+    requests. Requests under way end over the connections that they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateway.app import DataPlane
+from gateway.compose.failure import CannotStart
+from gateway.compose.listener import limits_of
+from gateway.compose.upstreams import Upstreams
+from gateway.settings import InvalidSettings, Settings
+from gateway.settings.live import changes, live, taken_over
+
+if TYPE_CHECKING:  # its rate library loads only where a limit is set
+    from gateway.relay.admission import Admission
+
+_LOG: Final = logging.getLogger("gateway.settings")
+
+
+class Samples(Protocol):
+    """The recorder, as far as its share of sampled requests is concerned."""
+
+    sample_ratio: float
+
+
+def reread(read: Callable[[], Settings], apply: Callable[[Settings], object]) -> bool:
+    """Read the settings and apply them; whether they count now. One line of the log at level
+    ERROR for every fault, and then everything is as it was."""
+    try:
+        apply(read())
+    except InvalidSettings as error:
+        faults: Sequence[object] = error.faults
+    except CannotStart as error:
+        faults = [error]
+    else:
+        return True
+    for fault in faults:
+        _LOG.error("settings: not taken over: %s", fault)
+    return False
+
+
+def reread_at_signal(read: Callable[[], Settings], apply: Callable[[Settings], object]) -> None:
+    """Read the settings at every SIGHUP of this process, on its loop."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: reread(read, apply))
+
+
+class Live:
+    """The parts of a running gateway that other settings may change."""
+
+    def __init__(
+        self, settings: Settings, *, plane: DataPlane, upstreams: Upstreams, samples: Samples
+    ) -> None:
+        self.settings = settings
+        self._plane = plane
+        self._upstreams = upstreams
+        self._samples = samples
+
+    def apply(self, new: Settings) -> tuple[str, ...]:
+        """Take over what counts without a restart; the keys that do not. To be called on the
+        loop.
+
+        Raises: CannotStart; then everything is as it was.
+        """
+        changed = changes(self.settings, new)
+        settings = taken_over(self.settings, new)
+        reached = self._upstreams.prepared(settings.upstreams)
+        admission = self._plane.admission
+        if settings.route_limits != self.settings.route_limits:
+            admission = self._admission(settings)
+        limits = limits_of(settings.limits)
+        # nothing can fail from here on
+        self._upstreams.go_on(reached, self._plane.hop)
+        self._plane.limits.take_over(limits)
+        self._plane.admit_by(admission)
+        self._samples.sample_ratio = settings.telemetry.sample_ratio
+        self.settings = settings
+        known = self._plane.snapshots.current.upstreams
+        for name in sorted(set(reached) - set(known)):
+            _LOG.warning("settings: no policy in force has an upstream `%s`", name)
+        return _told(changed)
+
+    def _admission(self, settings: Settings) -> Admission | None:
+        if not settings.route_limits:
+            return None
+        from gateway.compose.route_limits import admission_of
+
+        known = {route.id for route in self._plane.snapshots.current.routes}
+        return admission_of(settings.route_limits, known)
+
+
+def _told(changed: tuple[str, ...]) -> tuple[str, ...]:
+    """Log what changed; the keys that wait for a restart."""
+    now = [key for key in changed if live(key)]
+    later = tuple(key for key in changed if not live(key))
+    _LOG.info("settings: taken over: %s", ", ".join(now) or "nothing changed")
+    if later:
+        _LOG.warning("settings: wait for a restart: %s", ", ".join(later))
+    return later
