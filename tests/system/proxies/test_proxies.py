@@ -141,6 +141,51 @@ def test_head_and_post_are_decided_as_what_they_are(front: Front) -> None:
     assert [one.bytes_in for one in front.stage.records.all] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("lines", "body"),
+    [
+        (["Transfer-Encoding: chunked"], b"5\r\nhello\r\n0\r\n\r\n"),
+        (["Content-Length: 5", "Expect: 100-continue"], b"hello"),
+    ],
+)
+def test_framing_of_a_body_concerns_no_decision(
+    front: Front, lines: list[str], body: bytes
+) -> None:
+    """A question has no body, whatever the request's own framing is."""
+    reply = front.get(OWN, bearer(front, "partner"), *lines, method="POST", body=body)
+    assert reply.status == 200
+    assert front.arrived[0].body == b"hello"
+    denied = front.get(OWN, bearer(front, "customer"), *lines, method="POST", body=body)
+    assert denied.status == 403
+    assert len(front.arrived) == 1
+
+
+def test_two_callers_on_one_connection_are_decided_apart(front: Front) -> None:
+    """A kept connection carries no decision over to its next request."""
+    one = f"GET {OWN} HTTP/1.1\r\nHost: portal.test\r\n{bearer(front, 'partner')}\r\n\r\n"
+    two = f"GET {OWN} HTTP/1.1\r\nHost: portal.test\r\n{bearer(front, 'customer')}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", front.port), 10) as sock:
+        stream = sock.makefile("rb")
+        statuses = []
+        for request in (one, two, one):
+            sock.sendall(request.encode())
+            statuses.append(int(stream.readline().split()[1]))
+            length = 0
+            while (line := stream.readline().lower()) != b"\r\n":
+                length = int(line[15:]) if line.startswith(b"content-length:") else length
+                assert b"chunked" not in line or statuses[-1] == 403
+                if b"chunked" in line:
+                    length = -1
+            if length < 0:
+                while size := int(stream.readline(), 16):
+                    stream.read(size + 2)
+                stream.readline()
+            else:
+                stream.read(length)
+    assert statuses == [200, 403, 200]
+    assert len(front.arrived) == 2
+
+
 SPOOFS = [
     spelt
     for name in IDENTITY
