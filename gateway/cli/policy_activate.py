@@ -22,6 +22,7 @@ from gateway.cli.policy_release import (
 )
 from gateway.cli.policy_report import Overlay, told
 from gateway.settings import Settings
+from policies.files import PolicyFiles
 from policies.release import contents_of
 
 if TYPE_CHECKING:  # it loads every house, a second or two
@@ -44,16 +45,16 @@ def activate(
 
     settings = settings_of(config)
     with told(folder):
-        contents = contents_of(folder, overlay).contents
+        found = contents_of(folder, overlay)
     jws = release_of(release or folder / RELEASE_FILE) if settings.release.signed else None
     with attached(settings) as stores:
-        switch(settings, stores, contents, jws, reason=reason, wait=wait, force=force)
+        switch(settings, stores, found, jws, reason=reason, wait=wait, force=force)
 
 
 def switch(
     settings: Settings,
     stores: Stores,
-    contents: Mapping[str, bytes],
+    found: PolicyFiles,
     jws: Mapping[str, Any] | None,
     *,
     reason: str,
@@ -68,8 +69,9 @@ def switch(
             done = activated(
                 settings,
                 stores,
-                contents,
+                found.contents,
                 jws,
+                overlaid=found.overlaid,
                 reason=reason,
                 activated_by=operator(),
                 wait_s=wait,

@@ -27,6 +27,7 @@ from gateway.cli.policy_release import (
     told_change,
 )
 from gateway.settings import Settings
+from policies.files import PolicyFiles
 from policies.release import Artefact, Manifest, ReleaseRefused, sign
 from policies.release.artefact import files_of, parsed_of
 from policies.release.manifest import CHANGES, now
@@ -62,7 +63,8 @@ def rollback(
         why = f"rollback to generation {number}: {reason}"
         with refusing():
             jws = _signed(settings, stores, stored, key or [], why)
-        switch(settings, stores, stored.contents, jws, reason=why, wait=wait, force=force)
+        files = PolicyFiles(stored.contents, stored.digest, stored.overlaid)
+        switch(settings, stores, files, jws, reason=why, wait=wait, force=force)
 
 
 def _previous(stores: Stores) -> int:
@@ -90,7 +92,7 @@ def _signed(
 
     anchor = trust_anchor(settings)
     there = standing(stores, anchor.environment, signed=anchor.signed)
-    change = reach_of(there.parsed, parsed_of(stored.contents))
+    change = reach_of(there.parsed, parsed_of(stored.contents, stored.overlaid))
     for text in told_change(change):
         print(text)
     if not anchor.signed:

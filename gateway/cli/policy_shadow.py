@@ -26,7 +26,7 @@ from gateway.cli.operator import (
     reason_of,
 )
 from gateway.cli.policy_live import Live, numbers, permitted
-from gateway.cli.policy_report import Format, FormatOption, Verdict, put
+from gateway.cli.policy_report import Format, FormatOption, Overlay, Verdict, put
 from gateway.cli.station import station
 from gateway.shadow import runs
 from gateway.shadow.results import NotACandidate, Results, Run
@@ -62,13 +62,14 @@ def start(
             "--sample", min=0, max=SAMPLES_MAX, help="Requests kept as examples, of each kind."
         ),
     ] = SAMPLES,
+    overlay: Overlay = None,
     config: ConfigOption = None,
 ) -> int:
     """Let every gateway of this database compare its decisions with those of a candidate."""
     if not reason.strip():
         raise Failure(Exit.USAGE, "usage", "the reason is empty", "say why, for those who read it")
     try:
-        found = contents_of(folder)
+        found = contents_of(folder, overlay)
         proven(parse_files(found, Faults()))
     except PolicyError as error:
         raise of_policy(error, folder) from error

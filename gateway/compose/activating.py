@@ -90,7 +90,7 @@ def standing(stores: Stores, environment: str, *, signed: bool) -> Standing:
             return Standing(None, None, 1)
         base = base_for(release_in(connection, "active"), environment, signed=signed)
         stored = artefact(connection, base[0]) if base is not None else None
-        parsed = parsed_of(stored.contents) if stored is not None else None
+        parsed = parsed_of(stored.contents, stored.overlaid) if stored is not None else None
         return Standing(base, parsed, next_generation(connection))
 
 
@@ -113,18 +113,20 @@ def activated(
     jws: Mapping[str, Any] | None,
     *,
     wait_s: float,
+    overlaid: frozenset[str] = frozenset(),
     reason: str = "",
     activated_by: str = "",
     force: bool = False,
 ) -> Outcome:
     """Verify a release, let every living replica prepare it, and make it the enforced one.
 
-    In development ``jws`` is not looked at. ``force`` flips although replicas refuse or do not
+    In development ``jws`` is not looked at; elsewhere ``overlaid``, the files that came from an
+    overlay, is not. ``force`` flips although replicas refuse or do not
     answer within ``wait_s``; it skips no verification.
 
     Raises: ReleaseRefused, PolicyError, CannotStart, NotPrepared; then everything is as before.
     """
-    draft, parsed = _verified(settings, stores, contents, jws, reason)
+    draft, parsed = _verified(settings, stores, contents, jws, overlaid, reason)
     snapshot = proven(parsed)
     with _restoring(stores), policy_login(stores, snapshot) as connection:
         generation = stage(connection, draft)
@@ -148,6 +150,7 @@ def _verified(
     stores: Stores,
     contents: Mapping[str, bytes],
     jws: Mapping[str, Any] | None,
+    overlaid: frozenset[str],
     reason: str,
 ) -> tuple[Draft, Parsed]:
     """The release as it is to be stored, and its policy, believed."""
@@ -155,7 +158,7 @@ def _verified(
     digest = digest_of(contents)
     if not anchor.signed:
         now = standing(stores, anchor.environment, signed=False)
-        parsed = parsed_of(contents)
+        parsed = parsed_of(contents, overlaid)
         change = direction_of(now.parsed, parsed) if now.parsed is not None else Direction.WIDENING
         draft = Draft(
             environment=anchor.environment,
@@ -163,6 +166,7 @@ def _verified(
             contents=contents,
             change=CHANGES[change],
             reason=reason,
+            overlaid=overlaid,
         )
         return draft, parsed
     if jws is None:

@@ -40,13 +40,14 @@ class FolderPolicy:
     snapshot: Snapshot
     parsed: Parsed
     contents: Mapping[str, bytes]
+    overlaid: frozenset[str]
 
 
 def folder_policy(folder: Path, overlay: Path | None = None) -> FolderPolicy:
     """The policy of a folder, proven. Raises what ``policies.snapshot.load`` raises."""
     found = contents_of(folder, overlay)
     parsed = parse_files(found, Faults())
-    return FolderPolicy(proven(parsed), parsed, found.contents)
+    return FolderPolicy(proven(parsed), parsed, found.contents, found.overlaid)
 
 
 def enforced_policy(settings: Settings, stores: Stores, own: FolderPolicy | None) -> Snapshot:
@@ -61,6 +62,7 @@ def enforced_policy(settings: Settings, stores: Stores, own: FolderPolicy | None
         digest=own.snapshot.digest,
         contents=own.contents,
         change=CHANGES[_change(stores, own.parsed)],
+        overlaid=own.overlaid,
     )
     prepare(stores, own.snapshot, draft)
     return own.snapshot
@@ -78,7 +80,7 @@ def active_policy(settings: Settings, stores: Stores) -> Snapshot:
             found = _active(connection, settings.release.environment)
     except psycopg.Error as error:
         raise no_database(first_line(error)) from error
-    snapshot = proven(parsed_of(found.contents))
+    snapshot = proven(parsed_of(found.contents, found.overlaid))
     prove(stores, snapshot)
     return snapshot
 
@@ -100,7 +102,7 @@ def base_of(connection: psycopg.Connection[Any]) -> Parsed | None:
     if stored is None:
         return None
     try:
-        return parsed_of(stored.contents)
+        return parsed_of(stored.contents, stored.overlaid)
     except ReleaseRefused:  # files of an older version: nothing can be shown of the change
         return None
 

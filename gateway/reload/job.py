@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies.decision import PolicyDigest
@@ -41,13 +41,15 @@ class Trust:
 class RawRelease:
     """A release as the database holds it: JSON that is read where it holds nobody up.
 
-    ``files`` is an object of path -> text; ``jws`` is None for an unsigned release.
+    ``files`` is an object of path -> text; ``jws`` is None for an unsigned release; ``overlaid``
+    names the files that came from an overlay.
     """
 
     generation: int
     digest: str
     jws: bytes | None
     files: bytes
+    overlaid: Sequence[str] = ()
 
     def artefact(self) -> Artefact:
         """The same with its JSON read. Raises ReleaseRefused (``unreadable``)."""
@@ -57,7 +59,8 @@ class RawRelease:
         except (ValueError, AttributeError, RecursionError) as error:
             reason = f"generation {self.generation} is not stored as a release is"
             raise ReleaseRefused("unreadable", reason, "release the folder anew") from error
-        return Artefact(self.generation, PolicyDigest(self.digest), jws, contents)
+        digest = PolicyDigest(self.digest)
+        return Artefact(self.generation, digest, jws, contents, frozenset(self.overlaid))
 
 
 @dataclass(frozen=True, slots=True)

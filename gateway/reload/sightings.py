@@ -50,24 +50,25 @@ where id <> %(id)s and seen_at > now() - interval '{ALIVE_S} seconds' group by d
 """
 _RELEASES: Final = """
 with recursive chain as (
-    select generation, digest, base_generation, jws, files, 1 as link
+    select generation, digest, base_generation, jws, files, overlaid, 1 as link
     from gate.policy_release where generation = %(generation)s
     union all
-    select r.generation, r.digest, r.base_generation, r.jws, r.files, c.link + 1
+    select r.generation, r.digest, r.base_generation, r.jws, r.files, r.overlaid, c.link + 1
     from chain c join gate.policy_release r on r.generation = c.base_generation
     where c.generation <> all (%(accepted)s) and c.link < %(most)s
       and case when jsonb_typeof(c.jws -> 'signatures') = 'array'
           then jsonb_array_length(c.jws -> 'signatures') else 0 end < %(signers)s
 )
 select generation, digest, case when fits then convert_to(jws::text, 'UTF8') end,
-       case when fits then convert_to(files::text, 'UTF8') end
+       case when fits then convert_to(files::text, 'UTF8') end, overlaid
 from (select c.*, sum(octet_length(files::text) + coalesce(octet_length(jws::text), 0))
           over (order by link) <= %(bytes)s as fits from chain c) c
 order by link
 """
 _CANDIDATE: Final = """
 select run, digest, null,
-       case when octet_length(files::text) <= %(bytes)s then convert_to(files::text, 'UTF8') end
+       case when octet_length(files::text) <= %(bytes)s then convert_to(files::text, 'UTF8') end,
+       overlaid
 from gate.policy_candidate where run = %(generation)s
 """
 
@@ -158,6 +159,6 @@ async def _raw(
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(statement.encode(), values)
         found = await cursor.fetchall()
-    if any(files is None for _, _, _, files in found):
+    if any(row[3] is None for row in found):
         raise BuildRefused("release_too_large", f"over {BYTES_MAX} bytes with what it stands on")
     return tuple(RawRelease(*row) for row in found)

@@ -74,7 +74,7 @@ class Results:
 def run_of(row: Row) -> Run:
     """A row of ``RUNNING`` or ``NEWEST``. Raises: NotACandidate."""
     run, digest, texts, sample, started_at, started_by, reason, ended_at = row
-    files = files_of(texts, frozenset())
+    files = files_of(texts)
     if files.digest != digest:
         raise NotACandidate(f"the files of run {run} are not those of `{digest[:12]}`")
     return Run(run, files, sample, started_at, started_by, reason, ended_at)
@@ -93,18 +93,18 @@ def tallies_of(counts: Iterable[Row], samples: Iterable[Row]) -> dict[str, Tally
 
 
 def policies_of(releases: Iterable[Row]) -> dict[str, PolicyFiles]:
-    """The rows of ``RELEASES`` that are what their digest says.
-
-    All files as from an overlay: whether their issuers may be served is not asked here.
-    """
-    found = {digest: files_of(texts, frozenset(texts)) for digest, texts in releases}
+    """The rows of ``RELEASES`` that are what their digest says."""
+    found = {digest: files_of(texts) for digest, texts in releases}
     return {digest: files for digest, files in found.items() if files.digest == digest}
 
 
-def files_of(texts: Mapping[str, str], overlaid: frozenset[str]) -> PolicyFiles:
-    """Files that were kept as text, under the digest that they have."""
+def files_of(texts: Mapping[str, str]) -> PolicyFiles:
+    """Files that were kept as text, under the digest that they have.
+
+    All as from an overlay: they are compared here, never served, whoever their issuers are.
+    """
     contents = {str(path): str(text).encode() for path, text in texts.items()}
-    return PolicyFiles(contents, digest_of(contents), overlaid)
+    return PolicyFiles(contents, digest_of(contents), frozenset(contents))
 
 
 def _add(tally: Tally, row: Row) -> None:

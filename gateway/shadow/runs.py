@@ -21,8 +21,8 @@ CHANNEL: Final = "gw_policy"
 NOTICE: Final = "candidate"
 
 _BEGIN: Final = """
-insert into gate.policy_candidate (digest, files, sample, started_by, reason)
-values (%s, %s, %s, %s, %s) returning run
+insert into gate.policy_candidate (digest, files, overlaid, sample, started_by, reason)
+values (%s, %s, %s, %s, %s, %s) returning run
 """
 _END: Final = """
 update gate.policy_candidate set ended_at = now(), ended_by = %s where ended_at is null
@@ -41,7 +41,8 @@ def begin(
 ) -> int:
     """Begin a run and tell the gateways; its number. Raises: AlreadyRunning."""
     texts = {path: content.decode() for path, content in sorted(files.contents.items())}
-    values = [files.digest, json.dumps(texts), sample, started_by, reason]
+    overlaid = sorted(files.overlaid)
+    values = [files.digest, json.dumps(texts), overlaid, sample, started_by, reason]
     try:
         with connection.transaction():
             row = connection.execute(_BEGIN, values).fetchone()

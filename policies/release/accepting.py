@@ -75,7 +75,7 @@ def _unsigned(artefact: Artefact) -> Parsed:
     if digest_of(artefact.contents) != artefact.digest:
         reason = "the digest is not that of the files"
         raise ReleaseRefused("hash_mismatch", reason, "stage the folder anew")
-    return parsed_of(artefact.contents)
+    return parsed_of(artefact.contents, artefact.overlaid)
 
 
 def _read(artefact: Artefact, anchor: TrustAnchor) -> tuple[Verified, Parsed]:

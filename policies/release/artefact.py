@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,14 @@ class Artefact:
     """One release, nothing of it believed. ``jws`` is None for an unsigned one.
 
     ``contents`` is path relative to the policy folder (``rules/units.csv``) -> bytes.
+    ``overlaid`` names those that came from an overlay; only an unsigned release may say so.
     """
 
     generation: int
     digest: PolicyDigest
     jws: Mapping[str, Any] | None
     contents: Mapping[str, bytes]
+    overlaid: frozenset[str] = field(default=frozenset())
 
 
 def contents_of(folder: Path, overlay: Path | None = None) -> PolicyFiles:
@@ -62,10 +64,10 @@ def check_contents(manifest: Manifest, contents: Mapping[str, bytes]) -> None:
         raise ReleaseRefused("hash_mismatch", "the digest is not that of the files", remedy)
 
 
-def parsed_of(contents: Mapping[str, bytes]) -> Parsed:
+def parsed_of(contents: Mapping[str, bytes], overlaid: frozenset[str] = frozenset()) -> Parsed:
     """The typed policy of covered files. Raises ReleaseRefused (``policy_invalid``)."""
     try:
-        return parse_files(PolicyFiles(dict(contents), digest_of(contents), frozenset()), Faults())
+        return parse_files(PolicyFiles(dict(contents), digest_of(contents), overlaid), Faults())
     except InvalidPolicy as error:
         reason = f"its policy has {len(error.faults)} faults, first: {error.faults[0]}"
         remedy = "run `gateway policy verify`; a policy that cannot be proven is not served"

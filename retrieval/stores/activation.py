@@ -67,6 +67,7 @@ class Draft:
     base: tuple[int, PolicyDigest] | None = None
     jws: Mapping[str, Any] | None = None
     reason: str = ""
+    overlaid: frozenset[str] = frozenset()
 
 
 def activate(
@@ -281,8 +282,8 @@ def _insert(
     files = {path: content.decode("utf-8") for path, content in draft.contents.items()}
     connection.execute(
         "insert into gate.policy_release (generation, environment, digest, base_generation,"
-        " base_digest, change, jws, files, state, activated_at, activated_by, reason)"
-        " values (%s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        " base_digest, change, jws, files, overlaid, state, activated_at, activated_by, reason)"
+        " values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
         " case when %s = 'active' then now() end, %s, %s)",
         [
             generation,
@@ -292,6 +293,7 @@ def _insert(
             draft.change,
             None if draft.jws is None else Jsonb(dict(draft.jws)),
             Jsonb(files),
+            sorted(draft.overlaid),
             state,
             state,
             activated_by,

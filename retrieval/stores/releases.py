@@ -90,16 +90,18 @@ def artefact(connection: psycopg.Connection[Any], generation: int) -> Artefact |
     Raises ReleaseRefused (``unreadable``) for files that are not texts.
     """
     row = connection.execute(
-        "select generation, digest, jws, files from gate.policy_release where generation = %s",
+        "select generation, digest, jws, files, overlaid from gate.policy_release"
+        " where generation = %s",
         [generation],
     ).fetchone()
     if row is None:
         return None
-    number, digest, jws, files = row
+    number, digest, jws, files, overlaid = row
     if not all(isinstance(text, str) for text in files.values()):
         reason = f"generation {number} is not stored as a release is"
         raise ReleaseRefused("unreadable", reason, "release the folder anew")
-    return Artefact(number, digest, jws, {path: text.encode() for path, text in files.items()})
+    contents = {path: text.encode() for path, text in files.items()}
+    return Artefact(number, digest, jws, contents, frozenset(overlaid))
 
 
 def replicas(connection: psycopg.Connection[Any]) -> tuple[Replica, ...]:

@@ -24,6 +24,7 @@ from retrieval.stores.roles import WATCH, dsn_for
 from tests.gateway.cli.made import environment
 from tests.services import Database
 
+ISSUERS = "rules/issuers.yaml"
 WIDER = (
     "p, U-CUS-9, customer, partner, published, published, low, enacted, faq, none|granted, allow\n"
 )
@@ -264,6 +265,32 @@ def test_development_activates_without_signatures_and_says_so(
     ]
     assert policy("rollback", "--reason", "enough") == 0
     assert desk.active == 3
+
+
+def test_development_goes_on_with_its_overlay(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider on loopback stays one in the release: it is compared, and rolled back to."""
+    monkeypatch.delenv("GATEWAY_RELEASE_ENVIRONMENT")
+    monkeypatch.delenv("GATEWAY_RELEASE_KEYS_FILE")
+    (tmp_path / "over" / "rules").mkdir(parents=True)
+    text = (desk.folder / ISSUERS).read_text()
+    text = text.replace("https://login.staff.example", "http://127.0.0.1:8400")
+    (tmp_path / "over" / ISSUERS).write_text(text)
+    over = "--overlay", tmp_path / "over"
+    assert policy("activate", desk.folder, *over) == 0
+    desk.append(WIDER)
+    assert policy("activate", desk.folder, *over) == 0
+    assert policy("rollback", "--reason", "enough") == 0
+    rows = desk.ask("select generation, change, overlaid from gate.policy_release order by 1")
+    assert rows == [
+        (1, "widening", [ISSUERS]),
+        (2, "widening", [ISSUERS]),
+        (3, "narrowing", [ISSUERS]),
+    ]
+    assert policy("shadow", "start", desk.folder, *over, "--reason", "a trial") == 0
+    assert policy("shadow", "show") == 0
+    assert policy("shadow", "stop") == 0
 
 
 def test_development_does_not_touch_a_database_of_signed_releases(

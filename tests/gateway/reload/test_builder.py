@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from policies.files import digest_of
 from policies.release import TrustAnchor
 from policies.snapshot import Snapshot
 from tests import large_policy
+from tests.policies.release.made import ISSUERS, on_loopback
 
 UNSIGNED = Trust.of(TrustAnchor.unsigned())
 ROOT = Path(__file__).parents[3]
@@ -108,6 +110,20 @@ def test_every_fault_of_a_release_is_a_refusal_with_a_code() -> None:
             with refusal("unreadable"):
                 await builder.build(Job(RawRelease(2, "0" * 64, None, files), UNSIGNED, 1))
         assert (await built(builder, small())).digest == digest_of(small())
+
+    play(scene)
+
+
+def test_a_build_knows_which_files_came_from_an_overlay() -> None:
+    """A development provider on loopback is believed of an overlay, and of nothing else."""
+    plain = job(on_loopback())
+    laid = replace(plain, release=replace(plain.release, overlaid=[ISSUERS]))
+
+    async def scene(builder: Builder) -> None:
+        with refusal("policy_invalid"):
+            await builder.build(plain)
+        snapshot, _ = await builder.build(laid)
+        assert snapshot.digest == plain.release.digest
 
     play(scene)
 

@@ -94,7 +94,8 @@ def test_gateways_read_the_candidate_that_was_begun(database: Database, files: P
     with login(database, WATCH) as gateway:
         found = runs.running(gateway)
     assert found is not None
-    assert (found.run, found.files, found.reason) == (run, files, "because")
+    assert (found.run, found.digest, found.reason) == (run, files.digest, "because")
+    assert found.files.contents == files.contents
     with login(database, POLICY) as connection:
         assert runs.end(connection, ended_by="tests") == (run, files.digest)
         assert runs.end(connection, ended_by="tests") is None

@@ -16,6 +16,7 @@ Contents = Mapping[str, bytes]
 
 ANN, BOB, EVE = (SigningKey.generate(name) for name in ("ann", "bob", "eve"))
 DEFAULT: Contents = contents_of(DEFAULT_FOLDER).contents
+ISSUERS = "rules/issuers.yaml"
 UNITS = "rules/units.csv"
 WIDER = (
     b"p, U-CUS-9, customer, partner, published, published, low, enacted, faq, none|granted, allow\n"
@@ -38,6 +39,13 @@ def edited(contents: Contents, file: str, old: bytes, new: bytes) -> Contents:
 def narrower(contents: Contents = DEFAULT) -> Contents:
     """Customers lose frequently asked questions."""
     return edited(contents, UNITS, b"policy|sop|runbook|faq|guide", b"policy|sop|runbook|guide")
+
+
+def on_loopback(contents: Contents = DEFAULT) -> Contents:
+    """The colleagues' issuer is a development provider's: only an overlay may say so."""
+    there, here = b"https://login.staff.example", b"http://127.0.0.1:8400"
+    assert there in contents[ISSUERS]
+    return {**contents, ISSUERS: contents[ISSUERS].replace(there, here)}
 
 
 def noted(contents: Contents, note: str) -> Contents:

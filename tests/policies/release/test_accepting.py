@@ -17,12 +17,14 @@ from tests.policies.release.made import (
     BOB,
     DEFAULT,
     EVE,
+    ISSUERS,
     UNITS,
     Shelf,
     edited,
     jwks,
     narrower,
     noted,
+    on_loopback,
     release,
     wider,
 )
@@ -163,3 +165,15 @@ def test_development_believes_every_valid_policy_and_no_wrong_digest() -> None:
     assert accept(made, anchor, newer_than=1, fetch=Shelf()).digest == made.digest
     assert refusal(made, newer_than=2, anchor=anchor) == "older_generation"
     assert refusal(replace(made, contents=DEFAULT), anchor=anchor) == "hash_mismatch"
+
+
+def test_an_issuer_on_loopback_is_believed_of_an_overlay_in_development_only() -> None:
+    """What serves from the database holds to what the folder's own reader holds to."""
+    anchor, contents = TrustAnchor.unsigned(), on_loopback()
+    plain = Artefact(2, digest_of(contents), None, contents)
+    laid = replace(plain, overlaid=frozenset({ISSUERS}))
+    assert accept(laid, anchor, newer_than=1, fetch=Shelf()).digest == plain.digest
+    assert refusal(plain, anchor=anchor) == "policy_invalid"
+    assert refusal(replace(laid, overlaid=frozenset({UNITS})), anchor=anchor) == "policy_invalid"
+    signed = replace(release(contents, 1), overlaid=frozenset({ISSUERS}))
+    assert refusal(signed) == "policy_invalid"

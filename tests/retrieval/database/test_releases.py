@@ -50,6 +50,21 @@ def signed(letter: str, generation: int, base: tuple[int, str] | None) -> Draft:
     return draft(letter, environment="production", generation=generation, jws=JWS, base=base)
 
 
+def test_a_signed_release_has_no_overlay(database: Database, snapshot: Snapshot) -> None:
+    """An unsigned one keeps the names of its overlaid files, and nobody changes them."""
+    world = World(database, snapshot)
+    laid = frozenset({"rules/issuers.yaml"})
+    with world.login(POLICY) as connection:
+        with pytest.raises(errors.CheckViolation):
+            stage(connection, replace(signed("b", 1, None), overlaid=laid))
+        generation = stage(connection, draft("c", overlaid=laid))
+        kept = artefact(connection, generation)
+        assert kept is not None
+        assert kept.overlaid == laid
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("update gate.policy_release set overlaid = '{}'")
+
+
 def released(world: World, made: Draft) -> int:
     """Staged and flipped, as one activation does it."""
     with world.login(POLICY) as connection:
