@@ -33,12 +33,13 @@ from gateway.holder import SnapshotHolder
 from gateway.ingress.abort import ABORT
 from gateway.ingress.body import Body, declared_bytes
 from gateway.ingress.limits import Limits
+from gateway.ingress.opening import OPEN
 from gateway.ingress.provenance import request_id_from, trusted_peer
 from gateway.journal.event import SecurityEvent
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Hop
 from gateway.relay.stream import WRITE_STALL_S, Truncated, collect, relay_body
-from gateway.relay.upstream import CallerGone, UpstreamError
+from gateway.relay.upstream import CallerGone, UpstreamError, UpstreamResponse
 from gateway.relay.watch import CallerWatch
 from gateway.stations import Admitted, Granted, Inspected, Relayed
 from gateway.streams import sockets
@@ -387,6 +388,9 @@ class _Writer:
             await self._whole(inspected.status, headers, inspected.body)
             return
         sized = any(name == b"content-length" for name, _ in headers)
+        if sized and stream.done and OPEN in self._scope["extensions"]:
+            await self._at_once(inspected.status, headers, stream)
+            return
         if not sized and self._scope.get("http_version") == "1.0":
             try:
                 with CallerWatch(self._receive):
@@ -400,6 +404,24 @@ class _Writer:
             self._visit.bytes_out = await relay_body(stream, self._receive, self._send, self._body)
         finally:
             await stream.aclose()
+
+    async def _at_once(
+        self, status: int, headers: list[tuple[bytes, bytes]], stream: UpstreamResponse
+    ) -> None:
+        """A whole answer that is here already: head and body in one write."""
+        visit, body = self._visit, b""
+        try:
+            body = await anext(aiter(stream), b"")  # what has arrived comes as one piece
+        except UpstreamError as error:
+            raise Refusal(error.code, str(error)) from error
+        finally:
+            await stream.aclose()
+        visit.status = status
+        open_with = self._scope["extensions"][OPEN]["call"]
+        if open_with(status, self._finished(headers), body):
+            visit.sent, visit.bytes_out = True, len(body)
+            return
+        await self._whole(status, headers, body)
 
     async def refuse(self, refusal: Refusal) -> None:
         """The problem document of a refusal; a reset when an answer is already under way."""
@@ -444,12 +466,17 @@ class _Writer:
 
     async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._visit.status, self._visit.sent = status, True
-        headers.append((b"x-request-id", self._visit.request_id.encode("ascii")))
+        headers = self._finished(headers)
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def _finished(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The headers with those that every answer has."""
+        headers = [*headers, (b"x-request-id", self._visit.request_id.encode("ascii"))]
         if self._visit.digest:
             headers.append((b"x-policy-digest", self._visit.digest.encode("ascii")))
         if not self._body.ended:
             headers.append((b"connection", b"close"))
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        return headers
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

@@ -20,6 +20,7 @@ Source: attack log section 4 and rows A5, A14, A16, B2, B13, D1-D4, S1-S14.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from gateway.ingress.abort import ABORT
 from gateway.ingress.handshake import Handshake, names_socket, read_handshake
 from gateway.ingress.limits import Limits
 from gateway.ingress.normalise import origin_form, valid_host
+from gateway.ingress.opening import OPEN, whole
 from gateway.ingress.provenance import new_request_id
 
 try:
@@ -223,6 +225,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
         super().on_headers_complete()
+        self.scope["extensions"][OPEN] = {"call": functools.partial(whole, self.cycle)}
         self._open = [cycle for cycle in self._open if not cycle.response_complete]
         self._open.append(self.cycle)
         if self.parser.should_upgrade():

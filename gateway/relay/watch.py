@@ -1,8 +1,9 @@
 """Noticing that the caller has left, or reads no more, while it is an upstream's turn to speak.
 
 Only ``receive`` tells that a caller left, and only to somebody who waits for it. Waiting costs
-a task, so it begins after ``AFTER_S`` of being under way: an upstream that answers at once pays
-for one timer. While the request's body is being passed on, whoever reads it hears of the end.
+a task, so it begins after ``AFTER_S`` of being under way, twice that at most: requests that are
+younger share one timer, and an upstream that answers at once pays for none. While the request's
+body is being passed on, whoever reads it hears of the end.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class CallerWatch:
         "_timer",
         "_watching",
         "_written",
+        "_young",
         "writing",
     )
 
@@ -59,10 +61,11 @@ class CallerWatch:
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._young = _young_of(self._loop)
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
-        self._timer = self._loop.call_later(AFTER_S, self._look)
+        self._young.add(self)
         return self
 
     def __exit__(
@@ -73,6 +76,8 @@ class CallerWatch:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        else:
+            self._young.drop(self)
         if self._watching is not None:
             self._watching.cancel()
         if self._end is None or self._task is None:
@@ -81,7 +86,7 @@ class CallerWatch:
         if self._task.uncancel() == 0 and (kind is None or kind is asyncio.CancelledError):
             raise self._end from None
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """What the timer does: begin to listen when nobody else does, and mind a long write."""
         listens = self._watching is not None
         if not listens and (self._body is None or self._body.ended):
@@ -92,7 +97,7 @@ class CallerWatch:
         elif self.writing and self._loop.time() - self._since >= WRITE_STALL_S:
             self._finish(CallerStalled("the caller does not read"))
             return
-        self._timer = self._loop.call_later(_LOOK_S if listens else AFTER_S, self._look)
+        self._timer = self._loop.call_later(_LOOK_S if listens else AFTER_S, self.look)
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -103,3 +108,39 @@ class CallerWatch:
         if self._task is not None and self._end is None:
             self._end = end
             self._task.cancel()
+
+
+class _Young:
+    """The watches of one loop that nothing was done about yet, the older half and the newer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._newer: set[CallerWatch] = set()
+        self._older: set[CallerWatch] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, watch: CallerWatch) -> None:
+        self._newer.add(watch)
+        if self._timer is None:
+            self._timer = self.loop.call_later(AFTER_S, self._look)
+
+    def drop(self, watch: CallerWatch) -> None:
+        self._newer.discard(watch)
+        self._older.discard(watch)
+
+    def _look(self) -> None:
+        due, self._older, self._newer = self._older, self._newer, set()
+        self._timer = self.loop.call_later(AFTER_S, self._look) if self._older else None
+        for watch in due:
+            watch.look()
+
+
+_latest: _Young | None = None
+
+
+def _young_of(loop: asyncio.AbstractEventLoop) -> _Young:
+    global _latest  # a process has one loop; tests have several
+    found = _latest
+    if found is None or found.loop is not loop:
+        found = _latest = _Young(loop)
+    return found
