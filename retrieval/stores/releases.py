@@ -24,6 +24,12 @@ _FIELDS: Final = (
     "generation, environment, digest, base_generation, base_digest, change, jws, state,"
     " staged_at, activated_at, activated_by, reason"
 )
+_ARTEFACT: Final = """
+select generation, digest, jws, files, coalesce(to_jsonb(r) -> 'overlaid', '[]')
+from gate.policy_release r where generation = %s
+"""
+"""A database of before 0090 is read, too: it is migrated only once its release is believed."""
+
 _REPLICAS: Final = f"""
 select host, started_at, seen_at, digest, generation, staged_generation, staged_state,
        staged_code
@@ -89,11 +95,7 @@ def artefact(connection: psycopg.Connection[Any], generation: int) -> Artefact |
 
     Raises ReleaseRefused (``unreadable``) for files that are not texts.
     """
-    row = connection.execute(
-        "select generation, digest, jws, files, overlaid from gate.policy_release"
-        " where generation = %s",
-        [generation],
-    ).fetchone()
+    row = connection.execute(_ARTEFACT, [generation]).fetchone()
     if row is None:
         return None
     number, digest, jws, files, overlaid = row

@@ -65,6 +65,18 @@ def test_a_signed_release_has_no_overlay(database: Database, snapshot: Snapshot)
             connection.execute("update gate.policy_release set overlaid = '{}'")
 
 
+def test_a_release_is_read_before_its_database_is_migrated(
+    database: Database, snapshot: Snapshot
+) -> None:
+    """Its column of overlaid files came later than the table (0090)."""
+    world = World(database, snapshot)
+    with world.login(POLICY) as connection:
+        generation = stage(connection, draft("c"))
+        before = artefact(connection, generation)
+        world.as_superuser("alter table gate.policy_release drop column overlaid cascade")
+        assert artefact(connection, generation) == before
+
+
 def released(world: World, made: Draft) -> int:
     """Staged and flipped, as one activation does it."""
     with world.login(POLICY) as connection:
