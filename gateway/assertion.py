@@ -69,7 +69,7 @@ class Fault(StrEnum):
     KEYS_UNAVAILABLE = "keys_unavailable"
 
 
-class NotAsserted(GatewayError):  # noqa: N818 - reads as what it is
+class NotAsserted(GatewayError):
     """Refuse the request: nobody of whom the gateway speaks sent it. ``fault`` says why."""
 
     def __init__(self, fault: Fault) -> None:

@@ -110,11 +110,11 @@ class GatewayError(Exception):
     """Base of everything this house raises. A caller that sees one must refuse the request."""
 
 
-class PartMissing(GatewayError):  # noqa: N818 - reads as what it is
+class PartMissing(GatewayError):
     """A package that safety rests on is not installed: there is no way to go on without it."""
 
 
-class Refusal(GatewayError):  # noqa: N818 - reads as what it is
+class Refusal(GatewayError):
     """The request ends here, with ``code``.
 
     ``reason`` is for the decision log and never leaves. ``headers`` are added to the answer.

@@ -34,7 +34,7 @@ class PolicyError(Exception):
     """Base of everything this house raises. A caller that sees one must deny."""
 
 
-class InvalidPolicy(PolicyError):  # noqa: N818 - reads as what it is
+class InvalidPolicy(PolicyError):
     """The folder cannot become a snapshot; ``faults`` lists every reason, sorted."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
@@ -42,27 +42,27 @@ class InvalidPolicy(PolicyError):  # noqa: N818 - reads as what it is
         super().__init__("\n".join(map(str, self.faults)))
 
 
-class UnknownProfile(PolicyError):  # noqa: N818
+class UnknownProfile(PolicyError):
     """A grant was asked for a profile that the vocabulary does not have."""
 
 
-class IncongruentPolicy(PolicyError):  # noqa: N818
+class IncongruentPolicy(PolicyError):
     """A compiled form disagrees with Casbin: the snapshot must not be served."""
 
 
-class UnknownClass(PolicyError):  # noqa: N818
+class UnknownClass(PolicyError):
     """A class id was asked for that the lock never gave."""
 
 
-class UnorderedFacet(PolicyError):  # noqa: N818
+class UnorderedFacet(PolicyError):
     """Two values were compared on a facet for which no stricter one is declared."""
 
 
-class WrongCasbin(PolicyError):  # noqa: N818
+class WrongCasbin(PolicyError):
     """Another distribution owns the module ``casbin``: no verdict of it can be trusted."""
 
 
-class ReleaseRefused(PolicyError):  # noqa: N818
+class ReleaseRefused(PolicyError):
     """A release must not be served: one stable ``code``, a reason and a remedy."""
 
     def __init__(self, code: str, reason: str, remedy: str) -> None:

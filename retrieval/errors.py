@@ -29,7 +29,7 @@ class RetrievalError(Exception):
     code: ClassVar[str] = "retrieval_unavailable"
 
 
-class StoreUnavailable(RetrievalError):  # noqa: N818 - reads as what it is
+class StoreUnavailable(RetrievalError):
     """The record of truth did not answer. Everything guarded is refused."""
 
     code = "store_unavailable"
@@ -48,7 +48,7 @@ class IndexUnavailable(StoreUnavailable):
     code = "index_unavailable"
 
 
-class PolicyMismatch(RetrievalError):  # noqa: N818 - reads as what it is
+class PolicyMismatch(RetrievalError):
     """The database enforces another revision than the request was placed under.
 
     Also raised when the profile has no grant row. The gateway places the request again
@@ -59,20 +59,20 @@ class PolicyMismatch(RetrievalError):  # noqa: N818 - reads as what it is
     code = "policy_mismatch"
 
 
-class DeadlineExceeded(RetrievalError):  # noqa: N818 - reads as what it is
+class DeadlineExceeded(RetrievalError):
     """The time that the request had left is used up."""
 
     code = "deadline_exceeded"
 
 
-class NotFound(RetrievalError):  # noqa: N818 - reads as what it is
+class NotFound(RetrievalError):
     """Hidden or absent; nothing tells which, and the text must not try."""
 
     status = 404
     code = "not_found"
 
 
-class MalformedAsk(RetrievalError):  # noqa: N818 - reads as what it is
+class MalformedAsk(RetrievalError):
     """The gateway sent an envelope that contradicts itself (a fault of ours, not a caller's)."""
 
     status = 400

@@ -40,7 +40,7 @@ FORM_BYTES_MAX: Final = 4_096
 ALGORITHM: Final = "ES256"
 
 
-class NotLoopback(Exception):  # noqa: N818 - reads as what it is
+class NotLoopback(Exception):
     """The development identity provider was asked to listen where others could reach it."""
 
 

@@ -50,7 +50,7 @@ INDEX_WAIT_S: Final = 120.0
 _PENDING: Final = "select count(*) from brain.outbox where done_at is null"
 
 
-class IndexLate(Exception):  # noqa: N818 - reads as what it is
+class IndexLate(Exception):
     """The index did not catch up with the record of truth in time."""
 
 

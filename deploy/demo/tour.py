@@ -36,7 +36,7 @@ STEPS: Final = (
 )
 
 
-class GatewayGone(Exception):  # noqa: N818 - reads as what it is
+class GatewayGone(Exception):
     """Nothing answers any more: the gateway was stopped, or fell over."""
 
 

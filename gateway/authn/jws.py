@@ -42,7 +42,7 @@ _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 
 
-class BadToken(GatewayError):  # noqa: N818 - reads as what it is
+class BadToken(GatewayError):
     """The token cannot be believed. The text is for operators and names no content."""
 
 

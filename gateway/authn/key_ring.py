@@ -39,7 +39,7 @@ _BEGIN: Final = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class BadKeyFile(GatewayError):  # noqa: N818 - reads as what it is
+class BadKeyFile(GatewayError):
     """The key file holds no P-256 private key, or something that is not one."""
 
 

@@ -37,7 +37,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 _KINDS: Final[dict[str, Any]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 
 
-class BadKeySet(GatewayError):  # noqa: N818 - reads as what it is
+class BadKeySet(GatewayError):
     """What an issuer publishes is not a usable key set."""
 
 

@@ -24,7 +24,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class Failure(Exception):  # noqa: N818 - reads as what it is
+class Failure(Exception):
     """A command cannot do what was asked. ``lines`` are printed, then the process ends."""
 
     def __init__(self, exit_code: Exit, code: str, reason: str, remedy: str) -> None:

@@ -51,7 +51,7 @@ _PAUSE_S: Final = 0.1
 _SWAP_S: Final = 10.0
 
 
-class NotPrepared(GatewayError):  # noqa: N818 - reads as what it is
+class NotPrepared(GatewayError):
     """A release was abandoned, because not every living replica can serve it."""
 
     def __init__(self, generation: int, told: Answers) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.errors import GatewayError
 
 
-class CannotStart(GatewayError):  # noqa: N818 - reads as what it is
+class CannotStart(GatewayError):
     """Something that the gateway needs is not there: a code, a reason and a remedy."""
 
     def __init__(self, code: str, reason: str, remedy: str) -> None:

@@ -31,7 +31,7 @@ from policies.decision import UNCLASSED, Effect
 _FAMILY: Final = SCHEMA.rpartition("/")[0]
 
 
-class InvalidRecord(GatewayError):  # noqa: N818 - reads as what it is
+class InvalidRecord(GatewayError):
     """A line is no decision record of this version. ``line`` counts from 1."""
 
     def __init__(self, line: int, reason: str, remedy: str) -> None:
@@ -41,8 +41,8 @@ class InvalidRecord(GatewayError):  # noqa: N818 - reads as what it is
         super().__init__(f"line {line}: {reason}; {remedy}")
 
 
-class _Unfit(Exception):  # noqa: N818 - internal: becomes InvalidRecord with the line's number
-    pass
+class _Unfit(Exception):
+    """What a line lacks; it becomes an InvalidRecord with the line's number."""
 
 
 def read_records(

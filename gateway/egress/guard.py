@@ -63,7 +63,7 @@ INDEX_LAYERS: Final = frozenset({"vector_index", "lexical_index", "thread_index"
 """Layers that a change reaches after its commit, so that they can be ahead of a reader."""
 
 
-class PolicyMoved(Exception):  # noqa: N818 - reads as what it is
+class PolicyMoved(Exception):
     """The database enforces another revision than the request was placed under.
 
     ``digest`` is that revision's; empty when it is not known which one it is.

@@ -43,7 +43,7 @@ select 'revision', null, 0::smallint, r.digest, '', '', 0, '' from gate.active_r
 """
 
 
-class RegistryUnavailable(GatewayError):  # noqa: N818 - reads as what it is
+class RegistryUnavailable(GatewayError):
     """The labels cannot be read: nothing may leave."""
 
 

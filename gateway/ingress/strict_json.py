@@ -17,7 +17,7 @@ DEPTH_MAX: Final = 64
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
-class NotStrictJson(ValueError):  # noqa: N818 - reads as what it is
+class NotStrictJson(ValueError):
     """The text is not JSON, or has more than one reading."""
 
 

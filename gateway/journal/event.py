@@ -54,11 +54,11 @@ class JournalError(Exception):
     """Base of what the journal raises. A caller that sees one must refuse the request."""
 
 
-class JournalUnavailable(JournalError):  # noqa: N818 - reads as what it is
+class JournalUnavailable(JournalError):
     """The event could not be made durable: nothing of the response may leave."""
 
 
-class InvalidEvent(JournalError):  # noqa: N818 - reads as what it is
+class InvalidEvent(JournalError):
     """An event was to be made of something that must not stand in one."""
 
 

@@ -20,7 +20,7 @@ AsgiApp = Callable[
 ]
 
 
-class RetrievalFault(GatewayError):  # noqa: N818 - reads as what it is
+class RetrievalFault(GatewayError):
     """Retrieval gave no answer, or something that is not one. Nothing of it may be used."""
 
 

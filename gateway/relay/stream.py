@@ -32,7 +32,7 @@ _JSON: Final = re.compile(rb"application/json(?:\s*;\s*charset=utf-8)?")
 Send = Callable[[Any], Awaitable[None]]
 
 
-class Truncated(Exception):  # noqa: N818 - reads as what it is
+class Truncated(Exception):
     """The answer cannot be ended properly: the caller's connection must be reset."""
 
 

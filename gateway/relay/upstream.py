@@ -21,7 +21,7 @@ class UpstreamError(GatewayError):
     code = Code.UPSTREAM_INVALID
 
 
-class UpstreamUnavailable(UpstreamError):  # noqa: N818 - reads as what it is
+class UpstreamUnavailable(UpstreamError):
     """No connection, or it ended before an answer began.
 
     ``unsent``: not a byte of the request left. ``again``: it may be sent once more: it is
@@ -45,19 +45,19 @@ class UpstreamBusy(UpstreamUnavailable):
         super().__init__(reason, unsent=True)
 
 
-class UpstreamTimeout(UpstreamError):  # noqa: N818 - reads as what it is
+class UpstreamTimeout(UpstreamError):
     """The upstream stayed silent for longer than it may."""
 
     code = Code.UPSTREAM_TIMEOUT
 
 
-class UpstreamInvalid(UpstreamError):  # noqa: N818 - reads as what it is
+class UpstreamInvalid(UpstreamError):
     """The answer has no single reading, or ended before its end."""
 
     code = Code.UPSTREAM_INVALID
 
 
-class CallerGone(GatewayError):  # noqa: N818 - reads as what it is
+class CallerGone(GatewayError):
     """The caller left before its answer was ready. There is nobody to answer."""
 
 

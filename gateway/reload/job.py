@@ -90,7 +90,7 @@ class Built:
     cpu_s: float
 
 
-class BuildRefused(Exception):  # noqa: N818 - reads as what it is
+class BuildRefused(Exception):
     """The release is not taken: a stable ``code``, and a reason for the log."""
 
     def __init__(self, code: str, reason: str) -> None:

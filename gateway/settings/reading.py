@@ -27,7 +27,7 @@ class SettingFault:
         return f"{self.place}: {self.code}: {self.reason}; {self.remedy}"
 
 
-class InvalidSettings(Exception):  # noqa: N818 - reads as what it is
+class InvalidSettings(Exception):
     """The gateway must not start; ``faults`` lists every reason, sorted."""
 
     def __init__(self, faults: tuple[SettingFault, ...]) -> None:

@@ -39,7 +39,7 @@ where digest = any(%(digests)s) order by digest, generation desc
 Row = Sequence[Any]
 
 
-class NotACandidate(GatewayError):  # noqa: N818 - reads as what it is
+class NotACandidate(GatewayError):
     """What stands in the database is not what its digest says; it is not compared."""
 
 

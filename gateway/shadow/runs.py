@@ -32,7 +32,7 @@ returning run, digest
 Connection = psycopg.Connection[Any]
 
 
-class AlreadyRunning(GatewayError):  # noqa: N818 - reads as what it is
+class AlreadyRunning(GatewayError):
     """Another candidate is running; the text says which and since when."""
 
 

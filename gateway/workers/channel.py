@@ -21,7 +21,7 @@ _LENGTH: Final = struct.Struct(">I")
 _LINE_BYTES_MAX: Final = 64 * 1024
 
 
-class StartFailed(GatewayError):  # noqa: N818 - reads as what it is
+class StartFailed(GatewayError):
     """A worker cannot serve, and says why as the whole gateway would."""
 
     def __init__(self, code: str, reason: str, remedy: str) -> None:

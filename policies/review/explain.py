@@ -20,7 +20,7 @@ from policies.vocabulary import CONSENTS, FACETS
 NEAREST: Final = 3
 
 
-class UnknownState(PolicyError):  # noqa: N818 - reads as what it is
+class UnknownState(PolicyError):
     """A word of the question is not in the vocabulary, so no unit and no caller can have it."""
 
 

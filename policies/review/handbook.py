@@ -14,7 +14,7 @@ END: Final = "<!-- matrix: end -->"
 TITLE: Final = "The policy as a matrix"
 
 
-class NoMarks(PolicyError):  # noqa: N818 - reads as what it is
+class NoMarks(PolicyError):
     """The text does not hold the two marks, once each and in order."""
 
 

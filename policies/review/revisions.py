@@ -22,7 +22,7 @@ PARTS: Final = (*COVERED, "cases")
 _TIMEOUT_S: Final = 60
 
 
-class NoRevision(PolicyError):  # noqa: N818 - reads as what it is
+class NoRevision(PolicyError):
     """A side of a comparison is neither a folder nor a revision that git knows."""
 
 

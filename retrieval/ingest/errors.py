@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class IngestRefused(Exception):  # noqa: N818 - reads as what it is
+class IngestRefused(Exception):
     """Nothing was written, or what was written so far is committed and a new run goes on there.
 
     ``code`` is stable, ``remedy`` says what helps.

@@ -32,7 +32,7 @@ _ATTEMPTS: Final = 10
 _PAUSE_S: Final = 0.2
 
 
-class MigrationRefused(Exception):  # noqa: N818 - reads as what it is
+class MigrationRefused(Exception):
     """The database cannot be brought to this schema; the text says why and what to do."""
 
 

@@ -34,7 +34,7 @@ UNFIT: Final = "database_unfit"
 """The code of a refusal that is about the schema; all others are about the release."""
 
 
-class ActivationRefused(Exception):  # noqa: N818 - reads as what it is
+class ActivationRefused(Exception):
     """The database cannot enforce this revision; the text says why and what to do."""
 
     def __init__(self, text: str, *, code: str = UNFIT) -> None:

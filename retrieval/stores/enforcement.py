@@ -47,7 +47,7 @@ where n.nspname in ('brain', 'gate') and c.relkind in ('r', 'p')
 """
 
 
-class NotEnforced(Exception):  # noqa: N818 - reads as what it is
+class NotEnforced(Exception):
     """The database must not be served from; ``reasons`` lists everything that is wrong."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ PYTHON: Final = _ROOT / ".venv-bench/bin/python"
 """Made by ``make bench``: the other engines are no dependency of this project."""
 
 
-class PeerFailed(Exception):  # noqa: N818 - reads as what it is
+class PeerFailed(Exception):
     """An engine could not take the rules or a request."""
 
 

@@ -27,7 +27,7 @@ from tests.fuzz.reach import Able, reach
 Contents = Mapping[str, bytes]
 
 
-class LawBroken(Exception):  # noqa: N818 - reads as what it is
+class LawBroken(Exception):
     """A folder was found of which one of the laws does not hold."""
 
 

@@ -17,7 +17,7 @@ TYP: Final = "gateway-assertion+jwt"
 LEEWAY_S: Final = 5
 
 
-class NotFromGateway(Exception):  # noqa: N818 - reads as what it is
+class NotFromGateway(Exception):
     """The request carries no assertion that this portal may believe."""
 
 

@@ -18,7 +18,7 @@ NO_DELEGATION: Final = "no_delegation"
 """The hop brought no word on whose behalf to retrieve: the visitor is anonymous."""
 
 
-class RetrievalRefused(Exception):  # noqa: N818 - reads as what it is
+class RetrievalRefused(Exception):
     """The gateway gave no result; ``code`` is its stable word for why."""
 
     def __init__(self, code: str) -> None:

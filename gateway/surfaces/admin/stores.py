@@ -36,7 +36,7 @@ select null, 0::smallint, '', '', r.digest from gate.active_revision r
 """
 
 
-class StoreDown(GatewayError):  # noqa: N818 - reads as what it is
+class StoreDown(GatewayError):
     """The record of truth does not answer: the question has no answer now."""
 
 

@@ -24,7 +24,7 @@ PointId = int | uuid.UUID | str
 """As the engine types it; a text never comes out of ``point_id``."""
 
 
-class Refused(Exception):  # noqa: N818 - reads as what it is
+class Refused(Exception):
     """The request is answered with ``status`` and this message; the engine is not asked."""
 
     def __init__(self, status: int, message: str) -> None:

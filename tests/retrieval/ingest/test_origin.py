@@ -155,7 +155,7 @@ def test_a_document_absorbs_no_thread_of_another_source(bench: Bench, shared_dat
 def test_a_checkpoint_of_one_source_is_none_of_another(bench: Bench) -> None:
     """Same bytes, same mapping: what was done under one name was not done under the other."""
 
-    class Stopped(Exception):  # noqa: N818
+    class Stopped(Exception):
         pass
 
     def stop(done: int, total: int) -> None:

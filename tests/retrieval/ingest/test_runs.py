@@ -68,7 +68,7 @@ def test_a_resumed_run_reports_for_the_whole(bench: Bench) -> None:
     """Counts of before the interruption are kept with the checkpoint."""
     lines = [unit(f"a/{n}") for n in range(30)] + ["broken"] + [unit("b/1", kind="x")]
 
-    class Stopped(Exception):  # noqa: N818
+    class Stopped(Exception):
         pass
 
     def stop(done: int, total: int) -> None:
@@ -88,7 +88,7 @@ def test_a_source_that_changed_meanwhile_is_read_from_its_beginning(bench: Bench
     """A checkpoint belongs to bytes, not to a name."""
     lines = [unit(f"a/{n}") for n in range(12)]
 
-    class Stopped(Exception):  # noqa: N818
+    class Stopped(Exception):
         pass
 
     def stop(done: int, total: int) -> None:
