@@ -19,6 +19,7 @@ from gateway.cli.policy_release import (
     RELEASE_FILE,
     KeyOption,
     ReasonOption,
+    believed_base,
     direction,
     key_of,
     missing,
@@ -172,6 +173,9 @@ def _against(
 
     with attached(settings) as stores:
         there = standing(stores, anchor.environment, signed=True)
+        if anchor.signed:
+            parsed = believed_base(stores, anchor, there.base)
+            return _Against(there.base, parsed, there.generation)
     return _Against(there.base, there.parsed, there.generation)
 
 

@@ -7,17 +7,21 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from gateway.cli.failure import Exit, Failure, flat
 from gateway.cli.terminal import line
+from policies.decision import PolicyDigest
 from policies.loader import Parsed
-from policies.release import ReleaseRefused, SigningKey, TrustAnchor
+from policies.release import Artefact, ReleaseRefused, SigningKey, TrustAnchor, accept
 from policies.review.change import Direction
 from policies.review.diff import Reach, reach
 from policies.review.reading import of_parsed
+
+if TYPE_CHECKING:
+    from gateway.compose.stores import Stores
 
 RELEASE_FILE: Final = "release.json"
 WAIT_S: Final = 120.0
@@ -50,6 +54,30 @@ def refusing() -> Iterator[None]:
         yield
     except ReleaseRefused as error:
         raise Failure(Exit.POLICY, error.code, flat(error.reason), error.remedy) from error
+
+
+def believed(stores: Stores, anchor: TrustAnchor, stored: Artefact) -> Parsed:
+    """The policy of a stored release, accepted as a gateway would: before it is signed anew, or
+    a signer is told what another policy opens beside it. Raises: CannotStart; ReleaseRefused.
+    """
+    from gateway.compose.activating import stored_release  # late: it loads every house
+
+    return accept(stored, anchor, newer_than=0, fetch=lambda number: stored_release(stores, number))
+
+
+def believed_base(
+    stores: Stores, anchor: TrustAnchor, base: tuple[int, PolicyDigest] | None
+) -> Parsed | None:
+    """Likewise the release that a new one is compared with, if there is one."""
+    from gateway.compose.activating import stored_release  # late: it loads every house
+
+    if base is None:
+        return None
+    stored = stored_release(stores, base[0])
+    if stored is None or stored.digest != base[1]:
+        reason = f"generation {base[0]}, which is active, is not here"
+        raise ReleaseRefused("base_missing", reason, "see `gateway policy history`")
+    return believed(stores, anchor, stored)
 
 
 def key_of(path: Path, anchor: TrustAnchor) -> SigningKey:

@@ -18,6 +18,8 @@ from gateway.cli.policy_release import (
     WAIT_S,
     ForceOption,
     WaitOption,
+    believed,
+    believed_base,
     direction,
     key_of,
     missing,
@@ -92,7 +94,11 @@ def _signed(
 
     anchor = trust_anchor(settings)
     there = standing(stores, anchor.environment, signed=anchor.signed)
-    change = reach_of(there.parsed, parsed_of(stored.contents, stored.overlaid))
+    if anchor.signed:  # nobody signs what the database alone says that it was
+        base, target = believed_base(stores, anchor, there.base), believed(stores, anchor, stored)
+    else:
+        base, target = there.parsed, parsed_of(stored.contents, stored.overlaid)
+    change = reach_of(base, target)
     for text in told_change(change):
         print(text)
     if not anchor.signed:
