@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-class PortTaken(GatewayError):  # noqa: N818 - reads as what it is
+class PortTaken(GatewayError):
     """A listener's address is in use or not ours to bind."""
 
 
@@ -58,6 +59,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.up = asyncio.Event()
+        self._bound: list[socket.socket] = []
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -65,7 +67,20 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
+        self._bound = sockets or []
         self.up.set()
+
+    def accept_no_more(self) -> None:
+        """Refuse new connections from now on; those that are open go on."""
+        for server in self.servers:
+            server.close()
+        for sock in self._bound:
+            sock.close()
+
+    def leave_at(self, moment: float) -> None:
+        """Cut at this moment of the monotonic clock what has not ended by itself."""
+        left_s = max(0.1, moment - time.monotonic())
+        self.config.timeout_graceful_shutdown = left_s  # type: ignore[assignment]  # theirs waits
 
 
 def server_for(app: Any, limits: Limits, *, graceful_s: float, sockets: bool = False) -> _Server:
@@ -104,15 +119,15 @@ async def serve(
     """Serve both listeners until SIGTERM, SIGINT or ``stop``; return when both have drained.
 
     Order of the end: ``on_drain`` (readiness turns false), ``drain_wait_s`` for a load
-    balancer to see it, ``on_end`` ends what would stay open by itself (told ``graceful_s``),
-    the data listener stops and its requests end within ``graceful_s``, then the second listener
-    stops. A second signal skips the waits.
+    balancer to see it, nothing is accepted any more, ``on_end`` ends what would stay open by
+    itself, and requests end: both within ``graceful_s``, after which they are cut. Then the second
+    listener stops. A second signal skips the waits.
     """
     descriptors.allow(limits.connections)
-    stop = stop or asyncio.Event()
+    stop, hurry = stop or asyncio.Event(), asyncio.Event()
     data = server_for(data_app, limits, graceful_s=graceful_s, sockets=True)
     admin = server_for(admin_app, limits, graceful_s=1.0)
-    with _signals(stop, (data, admin)):
+    with _signals(stop, hurry, (data, admin)):
         tasks = [
             asyncio.create_task(data.serve(sockets=[data_socket]), name="data listener"),
             asyncio.create_task(admin.serve(sockets=[admin_socket]), name="second listener"),
@@ -124,10 +139,12 @@ async def serve(
                 await on_ready()
             await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
             await on_drain()
-            if not data.force_exit:
-                await asyncio.sleep(drain_wait_s)
-            if on_end is not None and not data.force_exit:
+            await _unless(hurry, drain_wait_s)
+            data.accept_no_more()
+            ends_at = time.monotonic() + graceful_s
+            if on_end is not None and not hurry.is_set():
                 await on_end(graceful_s)
+            data.leave_at(ends_at)
             data.should_exit = True
             await tasks[0]
         finally:
@@ -136,14 +153,24 @@ async def serve(
             await asyncio.gather(*tasks)
 
 
+async def _unless(hurry: asyncio.Event, wait_s: float) -> None:
+    """Wait, unless there is a hurry."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            await hurry.wait()
+
+
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event, servers: Sequence[uvicorn.Server]) -> Iterator[None]:
+def _signals(
+    stop: asyncio.Event, hurry: asyncio.Event, servers: Sequence[uvicorn.Server]
+) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def handle(_number: int, _frame: FrameType | None = None) -> None:
         if stop.is_set():
             for server in servers:
                 server.force_exit = True
+            loop.call_soon_threadsafe(hurry.set)
         loop.call_soon_threadsafe(stop.set)
 
     previous = {}

@@ -11,6 +11,7 @@ import sys
 
 SIZED_BYTES = 1_000_000
 HALF = b"x" * 200_000
+LATE_S = 4.0
 EVENT = b"data: tick\n\n"
 
 
@@ -42,6 +43,9 @@ async def answer(
                 await writer.drain()
                 await asyncio.sleep(0.02)
             writer.write(b"0\r\n\r\n")
+        case b"late":
+            await asyncio.sleep(LATE_S)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
         case b"silent":
             print("asked", flush=True)
             await reader.read()

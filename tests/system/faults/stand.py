@@ -111,6 +111,7 @@ def standing(
     *arguments: str,
     settings: str = "",
     limits: str = "",
+    telemetry: str = "",
     world: bool = False,
     database: Database | None = None,
 ) -> Iterator[Stand]:
@@ -129,7 +130,7 @@ def standing(
     portal = Portal.start()
     config = Path(env["GATEWAY_CONFIG"])
     config.write_text(
-        config.read_text()
+        f"{config.read_text()}{telemetry}\n"
         + f'[upstreams.customer-portal]\naddress = "http://127.0.0.1:{portal.port}"\n'
         + f"breaker_open_ms = 500\n{settings}\n[limits]\n{limits}\n"
     )
