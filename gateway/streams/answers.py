@@ -43,8 +43,8 @@ def is_events(response: UpstreamResponse) -> bool:
 class _Watched:
     """An UpstreamResponse that knows why it ended."""
 
-    __slots__ = ("_body", "_closing", "_held", "_response", "_stream", "_streams", "_torn",
-                 "done", "headers", "status")  # fmt: skip
+    __slots__ = ("_closing", "_events", "_held", "_next", "_response", "_stream", "_streams",
+                 "_torn", "_why", "done", "headers", "status")  # fmt: skip
 
     def __init__(
         self,
@@ -57,14 +57,16 @@ class _Watched:
         self.headers = response.headers
         self.done = False
         self._response = response
-        self._body: AsyncIterator[bytes] | None = None
+        self._next = response.__aiter__().__anext__
+        self._events = is_events(response)
+        self._why: End | None = None
         self._held = b""
         self._torn = False
         self._closing: asyncio.Task[None] | None = None
         self._streams = streams
         identified = granted.placed.identified
         self._stream: OpenStream = streams.enter(
-            Sort.EVENTS if is_events(response) else Sort.BODY,
+            Sort.EVENTS if self._events else Sort.BODY,
             digest=identified.matched.snapshot.digest,
             expires_at=None if identified.principal is None else identified.principal.expires_at,
             again=again,
@@ -76,21 +78,25 @@ class _Watched:
 
     async def __anext__(self) -> bytes:
         while True:
-            self._over()
+            if self._why is not None:
+                self._over(self._why)
             try:
-                if self._body is None:
-                    self._body = self._response.__aiter__()
-                piece = await self._body.__anext__()
+                piece = await self._next()
             except StopAsyncIteration:
-                self._over()
+                if self._why is not None:
+                    self._over(self._why)
                 return self._rest()
             except UpstreamError:
-                self._over()
+                if self._why is not None:
+                    self._over(self._why)
                 raise
-            self._over()
-            if self._stream.sort is not Sort.EVENTS:
-                self.done = self._response.done
+            if self._why is not None:
+                self._over(self._why)
+            self.done = self._response.done
+            if not self._events:
                 return piece
+            if not self._held and not self._torn and piece.endswith(b"\n\n"):
+                return piece  # as most of them come
             if whole := self._whole(piece):
                 return whole
 
@@ -103,7 +109,6 @@ class _Watched:
     def _whole(self, piece: bytes) -> bytes:
         """What of the events that are here may be passed on."""
         here, known = self._held + piece, len(self._held)
-        self.done = self._response.done
         end = len(here) if self.done else last_end(here, known)
         if end == 0 and (self._torn or len(here) > EVENT_BYTES):
             self._torn, self._held = True, b""
@@ -119,16 +124,15 @@ class _Watched:
         rest, self._held = self._held, b""
         return rest
 
-    def _over(self) -> None:
-        """End here, when somebody said so."""
-        if self._stream.ended is None:
-            return
-        if self._stream.sort is Sort.EVENTS and not self._torn:
+    def _over(self, why: End) -> None:
+        """End here, because somebody said so."""
+        if self._events and not self._torn:
             raise StopAsyncIteration
-        raise UpstreamInvalid(f"ended: {self._stream.ended}")
+        raise UpstreamInvalid(f"ended: {why}")
 
-    def _cut(self, _why: End) -> None:
+    def _cut(self, why: End) -> None:
         """Wake whoever waits for the next piece: the upstream's connection is cut."""
+        self._why = why
         self._closing = asyncio.get_running_loop().create_task(self._response.aclose())
 
 
