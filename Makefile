@@ -55,7 +55,8 @@ policy: .venv/dev.stamp
 	@.venv-bench/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/bench.txt
 	@touch $@
 
-bench: .venv/dev.stamp .venv-bench/stamp
+# The proxies, 300 MB, only for the suites that measure them.
+bench: .venv/dev.stamp .venv-bench/stamp $(if $(filter proxy forward-auth,$(SUITE)),.venv-proxies/stamp)
 	$(BIN)/python -m tests.bench $(SUITE) --json build/bench.json $(ARGS)
 
 # The proxies that the tests put in front of the gateway, an environment of their own; nginx is the

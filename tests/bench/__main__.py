@@ -13,6 +13,7 @@ from rich.console import Console
 from tests.bench import (
     decide,
     decisions,
+    forward_auth,
     live,
     machine,
     proxy,
@@ -25,6 +26,7 @@ from tests.bench import (
 SUITES: Final[Mapping[str, Callable[[Console, int], dict[str, Any]]]] = {
     "decide": decide.run,
     "decisions": decisions.run,
+    "forward-auth": forward_auth.run,
     "live": live.run,
     "proxy": proxy.run,
     "relay": relay.run,

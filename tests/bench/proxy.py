@@ -120,19 +120,23 @@ def staff_token(issuers: Issuers, sub: str, *, rsa: bool = False) -> str:
 
 
 @contextlib.contextmanager
-def gateway(folder: Path, behind: int, issuers: Issuers) -> Iterator[Peer]:
-    """`gateway serve` on the proxy's core; its stores run beside it and do nothing."""
+def gateway(folder: Path, behind: int, issuers: Issuers, *, trusted: str = "") -> Iterator[Peer]:
+    """`gateway serve` on the proxy's core; its stores run beside it and do nothing.
+
+    ``trusted`` is the text of ``trusted_peers.yaml``, if proxies ask it.
+    """
     overlay = folder / "overlay"
     issuers.write(overlay)
     policy = folder / "policy"
     ours = ROOT / "policies"
     shutil.copytree(ours, policy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     shutil.copytree(overlay, policy, dirs_exist_ok=True)
+    if trusted:
+        (policy / "rules" / "trusted_peers.yaml").write_text(trusted)
     config = folder / "gateway.toml"
     config.write_text(
         f'[upstreams.employee-portal]\naddress = "http://127.0.0.1:{behind}"\n'
         f'[telemetry]\ntrace_file = "{folder}/spans.jsonl"\n'
-        + os.environ.get("BENCH_GATEWAY_TOML", "").replace("\\n", "\n")
     )
     with embedded_pair() as pair, fresh_database(cluster_of(pair)) as database:
         settings = {

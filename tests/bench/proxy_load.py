@@ -36,6 +36,7 @@ class Load:
 class Cost:
     """One run: microseconds of processor time a request, requests a second, median wait."""
 
+    requests: int
     cpu_us: float
     per_second: float
     p50_ms: float
@@ -59,6 +60,7 @@ def measured(pid: int, port: int, load: Load) -> Cost:
     assert "Socket errors" not in text, text
     requests = int(_found(r"(\d+) requests in", text))
     return Cost(
+        requests,
         spent / requests * 1e6,
         float(_found(r"Requests/sec:\s+([\d.]+)", text)),
         _milliseconds(text),

@@ -93,8 +93,8 @@ def upstream(folder: Path, files: dict[str, bytes]) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def peers(folder: Path, behind: int, issuers: Issuers) -> Iterator[list[Peer]]:
-    """Every proxy that is installed, running."""
+def peers(folder: Path, behind: int, issuers: Issuers, *, only: str = "") -> Iterator[list[Peer]]:
+    """Every proxy that is installed, or the one of this name, running."""
     made: list[tuple[str, list[str], int, dict[str, str]]] = []
     if shutil.which("nginx"):
         port = free_port()
@@ -115,6 +115,7 @@ def peers(folder: Path, behind: int, issuers: Issuers) -> Iterator[list[Peer]]:
         yield [
             Peer(name, stack.enter_context(started(line, port, folder, **more)), port)
             for name, line, port, more in made
+            if only in {"", name}
         ]
 
 
