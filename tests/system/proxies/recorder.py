@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import socketserver
 import threading
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -29,6 +31,17 @@ class Arrived:
         found = self.all(name)
         assert len(found) <= 1, (name, found)
         return found[0] if found else ""
+
+
+def one_reading(got: Arrived) -> str:
+    """The path of a request, which has one reading and is the one that was decided."""
+    path = got.target.partition("?")[0]
+    assert unquote(path) == path
+    assert not {"", ".", ".."} & set(path.split("/")[1:])
+    assert not [mark for mark in path if mark in ";\\#" or not 0x21 <= ord(mark) <= 0x7E]
+    payload = got.one("x-gateway-assertion").split(".")[1]
+    assert json.loads(base64.urlsafe_b64decode(payload + "=="))["htu"] == path
+    return path
 
 
 @dataclass

@@ -9,7 +9,6 @@ import base64
 import json
 import socket
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 from joserfc import jwt
@@ -19,7 +18,7 @@ from tests.gateway.forward_auth.asking import WORDS
 from tests.gateway.stage import GATEWAY_ID, Reply
 from tests.system.proxies.conftest import Front
 from tests.system.proxies.kinds import KINDS, free_port, proxying
-from tests.system.proxies.recorder import Recorder
+from tests.system.proxies.recorder import Recorder, one_reading
 
 OWN = "/portal/partner/home"
 IDENTITY = ("subject", "audience", "profile", "assertion", "delegation")
@@ -322,14 +321,7 @@ def test_path_with_two_readings_does_not_pass(front: Front, path: str) -> None:
         f"GET {path} HTTP/1.1\r\nHost: portal.test\r\nConnection: close\r\n\r\n".encode("latin-1")
     )
     for got in front.arrived:
-        # what arrives has one reading, and it is the one that was decided
-        arrived = got.target.partition("?")[0]
-        assert arrived.startswith("/portal/customer/")
-        assert unquote(arrived) == arrived
-        assert not {"", ".", ".."} & set(arrived.split("/")[1:])
-        assert not set(arrived) & set(";\\# \t")
-        payload = got.one("x-gateway-assertion").split(".")[1]
-        assert json.loads(base64.urlsafe_b64decode(payload + "=="))["htu"] == arrived
+        assert one_reading(got).startswith("/portal/customer/")
     if not front.arrived:
         assert refused(front, reply) or reply.status in {301, 307, 308}
 
