@@ -8,7 +8,7 @@ Laws
       in 408 or 431 and a closed connection.
     * Nobody holds a connection without reading: one that is closed ends when its last bytes
       are taken, or when none was for ``STALL_S``. One whose answer is complete before the body
-      of its request is closed.
+      of its request is closed. A caller that still sends can read its refusal before that.
     * An answer to a bad pipelined request is never written into an answer under way.
 
 The C parser is required. Without it uvicorn would silently fall back to a pure-Python one
@@ -33,6 +33,7 @@ from gateway.errors import (
     status_of,
 )
 from gateway.ingress.abort import ABORT
+from gateway.ingress.ending import LINGER_S, Ending
 from gateway.ingress.handshake import Handshake, names_socket, read_handshake
 from gateway.ingress.limits import Limits
 from gateway.ingress.normalise import origin_form, valid_host
@@ -83,6 +84,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._unsent = 0
+        self._lingering = False
         self._handshake: Handshake | None = None
         self._switch_at = -1
 
@@ -90,6 +92,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # theirs
         super().connection_made(transport)
+        self._ending = Ending(transport, self._end)
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -123,12 +126,34 @@ class GuardedProtocol(HttpToolsProtocol):
         self._closing()
 
     def on_response_complete(self) -> None:
+        if self._lingering:
+            self.server_state.total_requests += 1
+            return
         super().on_response_complete()
         if self.cycle.response_complete and self.cycle.more_body:
             # what is left of the body would have neither a reader nor a time
-            self.transport.close()
-        if self.transport.is_closing():
+            self._linger()
+        elif self.transport.is_closing():
             self._closing()
+
+    def _end(self) -> None:
+        """Close after an answer, at once when nothing more of the caller's is on its way."""
+        if self.cycle.more_body and not self.transport.is_closing():
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        self._closed = self._lingering = True
+        self._disarm()
+        self._unset_keepalive_if_required()
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self._deadline = self.loop.call_later(LINGER_S, self._lingered)
+
+    def _lingered(self) -> None:
+        self.transport.close()
+        self._closing()
 
     def _closing(self) -> None:
         """Mind a connection that is closed: its last bytes may have no reader."""
@@ -225,6 +250,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
         super().on_headers_complete()
+        self.cycle.transport = self._ending  # type: ignore[assignment]  # all that it uses
         self.scope["extensions"][OPEN] = {"call": functools.partial(whole, self.cycle)}
         self._open = [cycle for cycle in self._open if not cycle.response_complete]
         self._open.append(self.cycle)
@@ -352,8 +378,10 @@ class GuardedProtocol(HttpToolsProtocol):
             b"\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
         ]
         self.transport.write(b"".join((*head, body)))
-        self.transport.close()
-        self._closing()
+        if code is Code.OVERLOADED:  # its place is needed
+            self._lingered()
+        else:
+            self._linger()
 
 
 def guarded(limits: Limits, *, sockets: bool = False) -> type[GuardedProtocol]:

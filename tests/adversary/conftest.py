@@ -47,7 +47,7 @@ def believing(issuers: Issuers, tmp_path_factory: pytest.TempPathFactory) -> Sna
 def gateway(gateway_process: Gateway) -> Iterator[Gateway]:
     """The running gateway, nothing recorded. Whatever a test sends, it is alive afterwards and
     its log holds no error and no traceback."""
-    gateway_process.portals.arrived.clear()
+    gateway_process.arrived.clear()
     said = len(gateway_process.said)
     yield gateway_process
     assert gateway_process.process.poll() is None

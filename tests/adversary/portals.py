@@ -81,6 +81,18 @@ class Portals:
         self._thread.join(10)
         assert not self._thread.is_alive()
 
+    def settle(self) -> None:
+        """Return when everything is read that stood in a socket of ours when this was called.
+
+        A connection is accepted in one turn of the loop, read in the next, understood in a third.
+        """
+
+        async def turns() -> None:
+            for _ in range(12):
+                await asyncio.sleep(0)
+
+        asyncio.run_coroutine_threadsafe(turns(), self._loop).result(20)
+
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._serve())

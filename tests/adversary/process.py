@@ -53,6 +53,8 @@ class Gateway:
 
     @property
     def arrived(self) -> list[Arrived]:
+        """What arrived, all that was on its way included."""
+        self.portals.settle()
         return self.portals.arrived
 
     def faults(self) -> list[str]:
@@ -61,8 +63,10 @@ class Gateway:
                  for line in self.said[1:]]  # fmt: skip
         return [str(line) for line in lines if line.get("level") != "warning"]
 
-    def access_log(self) -> list[bytes]:
-        return (self.folder / "access.log").read_bytes().splitlines()
+    def log_lines(self) -> list[bytes]:
+        """What was written about requests so far: access log and decision log."""
+        logs = ("access.log", "decisions.jsonl")
+        return [line for log in logs for line in (self.folder / log).read_bytes().splitlines()]
 
     # --- asking ---------------------------------------------------------------------------
 
@@ -156,6 +160,7 @@ def running_gateway(
     config = Path(env["GATEWAY_CONFIG"])
     config.write_text(config.read_text().replace("access_log = false", "access_log = true") + toml)
     env["GATEWAY_POLICY"] = str(believing(issuers, folder))
+    env["GATEWAY_DECISION_LOG_FILE"] = str(folder / "decisions.jsonl")
     with Portals() as portals, (folder / "access.log").open("wb") as access_log:
         for name, address in portals.addresses.items():
             env[f"GATEWAY_UPSTREAM_{name.replace('-', '_').upper()}"] = address

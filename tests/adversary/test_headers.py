@@ -139,7 +139,7 @@ def test_log_lines_are_one_line_of_ascii_each(gateway: Gateway) -> None:
     ]
     assert gateway.ask("GET", target, who="customer", headers=headers).status == 200
     gateway.ask("GET", "/portal/customer/x", headers=[("X", odd)])
-    lines = gateway.access_log()
+    lines = gateway.log_lines()
     assert all(line.isascii() and json.loads(line) for line in lines)
     assert not any(byte < 0x20 for line in lines for byte in line)
 
