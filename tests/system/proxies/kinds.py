@@ -153,6 +153,7 @@ def proxying(
     gateway: int,
     upstream: int,
     edit: Callable[[Path], None] = lambda _: None,
+    up: frozenset[bytes] = UP,
 ) -> Iterator[int]:
     """The port of a running proxy with the shipped configuration; it is ended by its own id."""
     kind.found()
@@ -169,7 +170,7 @@ def proxying(
         ) as process,
     ):  # fmt: skip
         try:
-            _until_open(port, process, told)
+            _until_open(port, process, told, up)
             yield port
         finally:
             process.terminate()
@@ -179,7 +180,9 @@ def proxying(
                 process.kill()
 
 
-def _until_open(port: int, process: subprocess.Popen[bytes], told: Path) -> None:
+def _until_open(
+    port: int, process: subprocess.Popen[bytes], told: Path, up: frozenset[bytes]
+) -> None:
     """Return when the proxy routes: Traefik opens its port before its file is read."""
     ends_at = time.monotonic() + START_S
     while time.monotonic() < ends_at:
@@ -188,7 +191,7 @@ def _until_open(port: int, process: subprocess.Popen[bytes], told: Path) -> None
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
                 sock.sendall(_PROBE)
-                if sock.recv(12)[9:12] in UP:
+                if sock.recv(12)[9:12] in up:
                     return
         except OSError:
             pass

@@ -11,8 +11,9 @@ import pytest
 from gateway.cli.app import run
 from gateway.cli.failure import Exit
 from tests.gateway.stage import Stage
+from tests.gateway.test_tls import certificate
 from tests.system.proxies.conftest import Front
-from tests.system.proxies.kinds import KINDS, free_port, proxying
+from tests.system.proxies.kinds import KINDS, UP, free_port, proxying
 
 ORDER = [
     "an anonymous request is refused",
@@ -48,11 +49,14 @@ def outcomes(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, str], str, s
 def aside(
     name: str, stage: Stage, folder: Path, edit: Callable[[Path], None] = lambda _: None
 ) -> Iterator[tuple[str, str]]:
-    """A proxy whose upstream is nobody yet: its address, and where to stand in."""
-    upstream = free_port()
+    """A proxy whose upstream is nobody yet: its address, and where to stand in.
+
+    One that lets everything through, or speaks TLS only, is up when it answers at all.
+    """
+    upstream, up = free_port(), UP | {b"200", b"400"}
     with proxying(
-        KINDS[name], folder, gateway=stage.port, upstream=upstream, edit=edit
-    ) as port:  # fmt: skip
+        KINDS[name], folder, gateway=stage.port, upstream=upstream, edit=edit, up=up
+    ) as port:
         yield f"http://127.0.0.1:{port}", f"127.0.0.1:{upstream}"
 
 
@@ -117,7 +121,7 @@ def test_proxy_that_is_not_as_shipped_is_found_out(
     """Chosen by us: a self-test that cannot fail proves nothing."""
     token = tmp_path / "token"
     token.write_text(deciding.issuers.token("partner"))
-    with _any_start(), aside(name, deciding, tmp_path, edit) as (url, upstream):
+    with aside(name, deciding, tmp_path, edit) as (url, upstream):
         line = ["selftest", "--through", url, "--as-upstream", upstream]
         assert run([*line, "--token-file", str(token)]) == Exit.REFUSED
     found, _, errors = outcomes(capsys)
@@ -125,17 +129,32 @@ def test_proxy_that_is_not_as_shipped_is_found_out(
     assert errors.startswith("gateway: error: proxy_unsafe: ")
 
 
-@contextlib.contextmanager
-def _any_start() -> Iterator[None]:
-    """A proxy that lets everything through is up when it answers at all."""
-    from tests.system.proxies import kinds
+def test_proxy_behind_tls_is_asked_like_any_other(
+    deciding: Stage,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its certificate counts as for every caller: one that nobody trusts is no proxy of ours."""
+    pem = certificate(tmp_path)
 
-    before = kinds.UP
-    kinds.UP = before | {b"200", b"502"}
-    try:
-        yield
-    finally:
-        kinds.UP = before
+    def with_tls(folder: Path) -> None:
+        path = folder / "forward-auth.conf"
+        lines = [
+            f"{line.rstrip(';')} ssl; ssl_certificate {pem}; ssl_certificate_key {pem};"
+            if line.strip().startswith("listen ")
+            else line
+            for line in path.read_text().splitlines()
+        ]
+        path.write_text("\n".join(lines))
+
+    with aside("nginx", deciding, tmp_path, with_tls) as (url, upstream):
+        line = ["selftest", "--through", url.replace("http:", "https:"), "--as-upstream", upstream]
+        assert run(line) == Exit.UNAVAILABLE
+        assert "proxy_unreachable" in outcomes(capsys)[2]
+        monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+        assert run(line) == Exit.OK
+        assert [*outcomes(capsys)[0].values()] == ["ok"] * 7
 
 
 def test_refusal_without_a_decision_proves_nothing(
