@@ -541,3 +541,22 @@ def test_a_database_from_before_holds_what_it_stored(world: World) -> None:
     world.as_superuser("alter table brain.unit enable trigger class_from_label")
     world.run(RELABEL, ["public", unit])
     assert world.class_of(unit) == -1
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_thread_is_not_narrowed_from_a_snapshot_of_before(common: World, level: str) -> None:
+    """Found by attack: a unit that was linked since the snapshot stayed as open as the thread had
+    been, and nothing told of it."""
+    thread, unit = common.thread(), common.unit(BLANK)
+    with common.login(INGEST) as narrowing:
+        narrowing.execute(f"begin isolation level {level}".encode())
+        narrowing.execute("select from brain.thread")
+        common.link(thread, unit)
+        assert common.class_of(unit) == common.class_id(OPEN)
+        with pytest.raises(errors.InvalidTransactionState):
+            narrowing.execute(
+                "update brain.thread set visibility = 'restricted' where id = %s", [thread]
+            )
+        narrowing.execute("rollback")
+    common.run("update brain.thread set visibility = 'restricted' where id = %s", [thread])
+    assert common.class_of(unit) == common.class_id(("restricted", *OPEN[1:]))
