@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +25,14 @@ _NAMES = {
 
 @pytest.fixture(scope="session")
 def trusting(issuers: Issuers, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    """The default policy with these peers."""
+    """The default policy with these peers. Some systems have one loopback address only."""
+    try:
+        socket.create_server((ADDRESSES["nginx"], 0)).close()
+    except OSError:
+        message = f"this machine has no loopback address {ADDRESSES['nginx']}"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
     overlay = tmp_path_factory.mktemp("trusting")
     issuers.write(overlay)
     lines = ["trusted_peers:"]
