@@ -10,10 +10,8 @@ The database applies a change with its journal row in one transaction, or not at
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -24,12 +22,12 @@ import typer
 
 from gateway.cli.check import ConfigOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
+from gateway.cli.label_page import TITLES, Change, as_json, listed, name_of, shown
 from gateway.cli.station import Connection, in_force, station
 from gateway.cli.terminal import columns, line
 from policies.decision import Decision
 from policies.kinds import LabelAuthor
 from policies.snapshot import Snapshot
-from policies.vocabulary import FACETS
 
 app: Final = typer.Typer(
     help="Label changes that widen: list them, decide on them.", no_args_is_help=True
@@ -47,18 +45,13 @@ _ONE: Final = f"{_SELECT} where id = %s"
 _APPROVE: Final = "select gate.approve_label_change(%s, %s, %s, %s, %s, %s)"
 _REJECT: Final = "select gate.reject_label_change(%s, %s, %s, %s)"
 _WAITING: Final = "select count(*) from gate.label_change_now where state = 'pending'"
-_TITLES: Final = ("id", "what", "address", "opens to", "author", "since", "state")
-_LABEL: Final = (*FACETS, "tenant", "jurisdiction")
 
-_UNKNOWN: Final = "GW404"
 _DECIDED: Final = "GW409"
 _MOVED: Final = "GW412"
 _REMEDIES: Final = {
     _DECIDED: ("label_change_moved", "look again with `gateway labels pending`"),
     _MOVED: ("policy_differs", "look again: the policy moved while this was decided"),
 }
-
-Change = Mapping[str, Any]
 
 
 class Format(StrEnum):
@@ -87,12 +80,12 @@ def pending(
         found = list(_read(connection, _PENDING, everything))
     if output is Format.JSON:
         for one in found:
-            _print_json(one)
+            print(as_json(one))
         return
     if not found:
         print("no label changes")
         return
-    for text in columns([_TITLES, *map(_listed, found)]):
+    for text in columns([TITLES, *map(listed, found)]):
         print(text)
 
 
@@ -106,9 +99,9 @@ def show(
     with station(settings_of(config), ROLE) as connection:
         found = _one(connection, _id(change))
     if output is Format.JSON:
-        _print_json(found)
+        print(as_json(found))
         return
-    for text in _shown(found):
+    for text in shown(found):
         print(line(text))
 
 
@@ -122,21 +115,7 @@ def approve(
     config: ConfigOption = None,
 ) -> None:
     """Apply changes, if the policy in force lets this role open them to everyone who gains."""
-    idents = [_id(change) for change in changes]
-    _nonempty(approver, reason)
-    settings = settings_of(config)
-    snapshot = policy_of(settings, overlay)
-    refused: list[str] = []
-    with station(settings, ROLE) as connection:
-        in_force(connection, snapshot)
-        for ident in idents:
-            try:
-                print(_approve(connection, snapshot, ident, approver, role, reason))
-            except Failure as failure:
-                refused += failure.lines
-        row = connection.execute(_WAITING).fetchone()
-    print(f"still pending: {row[0] if row else 0}")
-    _end(refused)
+    _each(changes, _Decider(approver, role, reason), _approve, overlay, config)
 
 
 @app.command("reject")
@@ -149,8 +128,28 @@ def reject(
     config: ConfigOption = None,
 ) -> None:
     """Leave the labels as they are; the source may say the same again without asking anybody."""
+    _each(changes, _Decider(approver, role, reason), _reject, overlay, config)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decider:
+    """Who decides, in which role and why."""
+
+    name: str
+    role: str
+    reason: str
+
+
+def _each(
+    changes: list[str],
+    decider: _Decider,
+    decide: Callable[[Connection, Snapshot, Change, _Decider], str],
+    overlay: Path | None,
+    config: Path | None,
+) -> None:
+    """Decide one by one, under the policy in force. Raises: Failure, once all were tried."""
     idents = [_id(change) for change in changes]
-    _nonempty(approver, reason)
+    _nonempty(decider.name, decider.reason)
     settings = settings_of(config)
     snapshot = policy_of(settings, overlay)
     refused: list[str] = []
@@ -158,48 +157,55 @@ def reject(
         in_force(connection, snapshot)
         for ident in idents:
             try:
-                found = _one(connection, ident)
-                _check_rejecter(snapshot, found, role)
-                _call(connection, _REJECT, [ident, approver, role, reason], found)
+                print(decide(connection, snapshot, _one(connection, ident), decider))
             except Failure as failure:
                 refused += failure.lines
-            else:
-                print(f"rejected {ident}: {line(_name(found))}")
-    _end(refused)
+        row = connection.execute(_WAITING).fetchone()
+    print(f"still pending: {row[0] if row else 0}")
+    if refused:
+        together = Failure(Exit.REFUSED, "label_refused", "see above", "mend them")
+        together.lines = tuple(refused)
+        raise together
 
 
-def _approve(
-    connection: Connection,
-    snapshot: Snapshot,
-    ident: UUID,
-    approver: str,
-    role: str,
-    reason: str,
-) -> str:
+def _approve(connection: Connection, snapshot: Snapshot, change: Change, decider: _Decider) -> str:
     """One change applied, and who decided it by which rules. Raises: Failure."""
-    found = _one(connection, ident)
-    decisions = _decisions(snapshot, found, approver, role)
+    ident, role = change["id"], decider.role
+    decisions = _decisions(snapshot, change, decider)
     denied = sorted(profile for profile, one in decisions.items() if not one.allowed)
     if denied:
-        who = " that wrote it" if _author(found, approver) is LabelAuthor.SAME else ""
+        who = " that wrote it" if _author(change, decider.name) is LabelAuthor.SAME else ""
         refusal = f"the policy lets no `{role}`{who} open `{ident}` to {', '.join(denied)}"
         raise Failure(Exit.REFUSED, "label_refused", refusal, "see rules/labels.csv for roles")
-    values = [ident, approver, role, reason, snapshot.digest, list(decisions)]
-    event = _call(connection, _APPROVE, values, found)
+    values = [ident, decider.name, role, decider.reason, snapshot.digest, list(decisions)]
+    event = _call(connection, _APPROVE, values, change)
     rules = sorted({rule for one in decisions.values() for rule in one.rules})
     opened = f"opened to {', '.join(decisions)}" if decisions else "opened to nobody"
     by = f" by {', '.join(rules)} of policy {snapshot.digest[:12]}" if rules else ""
     journaled = f", event {event}" if event else ""
-    return f"approved {ident}: {line(_name(found))} {opened}{by}{journaled}"
+    return f"approved {ident}: {line(name_of(change))} {opened}{by}{journaled}"
 
 
-def _decisions(
-    snapshot: Snapshot, change: Change, approver: str, role: str
-) -> Mapping[str, Decision]:
+def _reject(connection: Connection, snapshot: Snapshot, change: Change, decider: _Decider) -> str:
+    """One change rejected. Whoever could approve it for somebody may, the author included.
+
+    Raises: Failure.
+    """
+    ident, role = change["id"], decider.role
+    profiles = change["gains_now"] or change["gained"]
+    if not any(snapshot.decide_label(p, role, LabelAuthor.OTHER).allowed for p in profiles):
+        reason = f"the policy lets no `{role}` decide on `{ident}`"
+        raise Failure(Exit.REFUSED, "label_refused", reason, "see rules/labels.csv for roles")
+    _call(connection, _REJECT, [ident, decider.name, role, decider.reason], change)
+    return f"rejected {ident}: {line(name_of(change))}"
+
+
+def _decisions(snapshot: Snapshot, change: Change, decider: _Decider) -> Mapping[str, Decision]:
     """The policy's word for each profile that would gain now; every one must allow."""
-    author = _author(change, approver)
+    author = _author(change, decider.name)
     return {
-        profile: snapshot.decide_label(profile, role, author) for profile in change["gains_now"]
+        profile: snapshot.decide_label(profile, decider.role, author)
+        for profile in change["gains_now"]
     }
 
 
@@ -207,14 +213,6 @@ def _author(change: Change, approver: str) -> LabelAuthor:
     """Whether the approver is the author: names that differ in case or edges only are one."""
     same = change["author"].strip().casefold() == approver.strip().casefold()
     return LabelAuthor.SAME if same else LabelAuthor.OTHER
-
-
-def _check_rejecter(snapshot: Snapshot, change: Change, role: str) -> None:
-    """Who could approve it for somebody may reject it, the author included. Raises: Failure."""
-    profiles = change["gains_now"] or change["gained"]
-    if not any(snapshot.decide_label(p, role, LabelAuthor.OTHER).allowed for p in profiles):
-        reason = f"the policy lets no `{role}` decide on `{change['id']}`"
-        raise Failure(Exit.REFUSED, "label_refused", reason, "see rules/labels.csv for roles")
 
 
 def _call(connection: Connection, statement: str, values: list[object], change: Change) -> Any:
@@ -258,66 +256,3 @@ def _nonempty(*texts: str) -> None:
     if not all(text.strip() for text in texts):
         reason = "--as and --reason cannot be empty"
         raise Failure(Exit.USAGE, "usage", reason, "name who decides and why")
-
-
-def _end(refused: list[str]) -> None:
-    if refused:
-        failure = Failure(Exit.REFUSED, "label_refused", "see above", "mend them")
-        failure.lines = tuple(refused)
-        raise failure
-
-
-# --- showing ------------------------------------------------------------------------------
-
-
-def _name(change: Change) -> str:
-    return f"{change['sort']} {change['address'] or change['object_id']}"
-
-
-def _listed(change: Change) -> tuple[str, ...]:
-    state = f"{change['state']}, closed" if _is_closed(change) else change["state"]
-    profiles = change["gains_now"] or change["gained"]
-    return (
-        str(change["id"]), change["sort"], change["address"] or "-", ", ".join(profiles),
-        change["author"], _word(change["proposed_at"]), state,
-    )  # fmt: skip
-
-
-def _is_closed(change: Change) -> bool:
-    return change["closed"] and change["state"] in ("pending", "rejected")
-
-
-def _shown(change: Change) -> Iterator[str]:
-    yield f"{change['id']}: {change['state']}"
-    yield f"  {_name(change)}{' (deleted)' if change['buried'] else ''}"
-    by = f" by mapping {change['mapping']}" if change["mapping"] else ""
-    yield f"  of source {change['origin']}{by}; author {change['author']}"
-    yield f"  proposed {_word(change['proposed_at'])}"
-    for name, before, after in zip(_LABEL, change["from_label"], change["to_label"], strict=True):
-        words = [_blank(before)] if before == after else [_blank(before), "->", _blank(after)]
-        yield f"    {name:<18}{' '.join(words)}"
-    if change["state"] in ("pending", "rejected"):
-        yield f"  would open to: {', '.join(change['gains_now']) or 'nobody, under this policy'}"
-    if _is_closed(change):
-        yield "  it also closes to somebody: nobody reads it until it is decided"
-    if change["decided_at"] is not None:
-        who = f" by {change['approver']} ({change['approver_role']})" if change["approver"] else ""
-        yield f"  {change['state']} {_word(change['decided_at'])}{who}: {change['reason']}"
-
-
-def _blank(word: str | None) -> str:
-    return "(blank)" if word is None else word or "(empty)"
-
-
-def _print_json(change: Change) -> None:
-    sys.stdout.write(json.dumps({name: _plain(value) for name, value in change.items()}) + "\n")
-
-
-def _plain(value: object) -> object:
-    return _word(value) if isinstance(value, datetime | UUID) else value
-
-
-def _word(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="seconds")
-    return str(value)

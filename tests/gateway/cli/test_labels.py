@@ -146,7 +146,8 @@ def test_of_several_changes_each_is_decided_by_itself(
     assert out.startswith(f"approved {changes['handbook/0']}")
     assert len(err.splitlines()) == 1
     code, out, _ = ask("labels", "reject", changes["handbook/1"], *RISK)
-    assert (code, out) == (0, f"rejected {changes['handbook/1']}: unit handbook/1\n")
+    told = f"rejected {changes['handbook/1']}: unit handbook/1\nstill pending: 0\n"
+    assert (code, out) == (0, told)
     assert pending(ask) == []
 
 
