@@ -53,6 +53,8 @@ from policies.kinds import AdminAction, Kind
 PREFIX: Final = b"/admin/"
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 """Every class of 8 profiles as text is under half a megabyte."""
+_AT_ONCE_BYTES: Final = 16 * 1024
+"""A longer question is read on a thread: the largest would hold every request up for a second."""
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -242,14 +244,20 @@ async def _read(door: Door, headers: Headers, body: Body) -> Question:
     require_json(headers)
     text = await body.whole()
     try:
-        parse_object(text)  # what has two readings is refused before it is read
-        return door.model.model_validate_json(text, strict=True)
+        if len(text) <= _AT_ONCE_BYTES:
+            return _parsed(door, text)
+        return await asyncio.to_thread(_parsed, door, text)
     except NotStrictJson as error:
         raise Refusal(Code.BAD_BODY, str(error)) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
         raise Refusal(Code.BAD_BODY, f"{where}: {first['type']}") from error
+
+
+def _parsed(door: Door, text: bytes) -> Question:
+    parse_object(text)  # what has two readings is refused before it is read
+    return door.model.model_validate_json(text, strict=True)
 
 
 async def _refuse(send: Send, visit: _Visit, refusal: Refusal, *, ended: bool) -> None:

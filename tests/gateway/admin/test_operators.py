@@ -239,6 +239,18 @@ def test_what_is_no_question_is_refused(
     refused(reply, status, code)
 
 
+def test_a_long_question_is_read_as_strictly_as_a_short_one(
+    shared: Operators, asking: Asking
+) -> None:
+    """It is read on a thread, beside the requests of callers."""
+    every = [*range(10_800)]
+    long = live("counts", {"profile": "customer", "gained": every, "lost": every})
+    reply: httpx.Response = asking(shared.live, operator(ISSUERS, REVIEWER), long)
+    assert reply.status_code == 200, reply.text
+    long["changes"][0]["gained"] = [*every, -1]
+    refused(asking(shared.live, operator(ISSUERS, REVIEWER), long), 400, "bad_body")
+
+
 def test_a_body_beyond_the_bound_is_refused_unread(shared: Operators, asking: Asking) -> None:
     """The bound is the door's own: every class of every profile fits, and little more."""
     host, port = shared.world.gateway.admin_url.removeprefix("http://").split(":")
