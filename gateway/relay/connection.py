@@ -113,6 +113,11 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self.fail(UpstreamInvalid("connection cut"))
 
+    def abandon(self, head: asyncio.Future[Exchange]) -> None:
+        """Cut the exchange of ``head``, unless it ended: then the connection may be another's."""
+        if self._head is head and self._exchange is not None:
+            self.abort()
+
     def fail(self, error: UpstreamError) -> None:
         """End the exchange with an error and cut the connection."""
         if self._head is not None and not self._head.done():
@@ -274,6 +279,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self) -> None:
         self._complete = True
+        self.relax()
         if self._exchange is not None:
             self._exchange.end()
 

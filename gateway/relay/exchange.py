@@ -70,7 +70,8 @@ class Exchange:
                 await self._waiter
             finally:
                 self._waiter = None
-                self._source.relax()
+                if not self.done:  # its connection may be another's by now
+                    self._source.relax()
         piece = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._held_bytes = 0

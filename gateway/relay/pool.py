@@ -139,7 +139,7 @@ class Pool:
                     sender.result()
             exchange = await head
         except BaseException as error:
-            connection.abort()
+            connection.abandon(head)
             if sender is not None:
                 sender.cancel()
             if isinstance(error, UpstreamUnavailable) and not connection.heard:
