@@ -16,11 +16,11 @@ from uuid import UUID
 import psycopg
 
 from gateway.reload.job import BuildRefused, RawRelease
+from policies.release.accepting import CHAIN_MAX
 
 CHANNEL: Final = "gw_policy"
 ALIVE_S: Final = 15
 """A replica that was not seen for longer is a dead one."""
-CHAIN_MAX: Final = 65
 BYTES_MAX: Final = 16 * 1024 * 1024
 """All files and signatures of one chain: ten times the largest policy that was measured. What is
 longer would hold up whoever serves while it is read."""
@@ -141,7 +141,7 @@ async def release_of(
         "generation": generation,
         "signers": signers,
         "accepted": [one for one in accepted if one != generation],
-        "most": CHAIN_MAX,
+        "most": 1 + CHAIN_MAX,
         "bytes": BYTES_MAX,
     }
     return await _raw(connection, _RELEASES, values)

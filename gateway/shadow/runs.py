@@ -13,11 +13,11 @@ import psycopg
 from psycopg import errors
 
 from gateway.errors import GatewayError
+from gateway.reload.sightings import CHANNEL
 from gateway.shadow import results
 from gateway.shadow.results import Results, Run, policies_of, run_of, tallies_of
 from policies.files import PolicyFiles
 
-CHANNEL: Final = "gw_policy"
 NOTICE: Final = "candidate"
 
 _BEGIN: Final = """

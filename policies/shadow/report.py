@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from policies.decision import UNCLASSED
@@ -199,10 +199,7 @@ def _told(one: Disagreement, candidate: Reading, live: Reading | None) -> Disagr
     if one.point is not Point.UNIT or one.class_id == UNCLASSED:
         return one
     if live is None:
-        return Disagreement(
-            one.point, one.way, one.profile, one.asked, one.live, one.candidate,
-            UNKNOWN_RULES, UNKNOWN_RULES, one.class_id, one.consent,
-        )  # fmt: skip
+        return replace(one, live_rules=UNKNOWN_RULES, candidate_rules=UNKNOWN_RULES)
     return attributed(live.snapshot, candidate.snapshot, one)
 
 
