@@ -92,7 +92,7 @@ class _Section(BaseModel):
 
 
 class ListenSettings(_Section):
-    """``public`` carries callers; ``admin`` carries health and metrics, never a caller."""
+    """``public`` carries callers; ``admin`` health, metrics and what operators ask."""
 
     public: ListenAt = Listen("127.0.0.1", 8080)
     admin: ListenAt = Listen("127.0.0.1", 8081)
