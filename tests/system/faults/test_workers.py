@@ -5,9 +5,12 @@ Provenance: issue 4, point 7 and "Must hold", the fault matrix.
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,9 +20,13 @@ import pytest
 
 from retrieval.embedded import Embedded
 from retrieval.embedded.processes import command_of
+from tests.gateway.cli.made import clean, gateway
 from tests.services import Database
-from tests.system.faults.asking import BROKEN, Seen, crowd, until
+from tests.system.faults.asking import BROKEN, Seen, crowd, read, until
+from tests.system.faults.portal import EVENT
 from tests.system.faults.stand import Stand, standing
+from tests.system.faults.test_upstream import begun
+from tests.system.test_outages import services_of
 
 pytestmark = pytest.mark.timeout(400)
 HELLO = Seen(200, "", b"hello", whole=True)
@@ -93,6 +100,63 @@ def test_a_killed_worker_costs_its_own_connections_and_comes_back(
         stand.process.send_signal(signal.SIGTERM)
         assert stand.process.wait(40) == 0
         assert not any(command_of(pid) for pid in after)
+
+
+def test_streams_of_a_killed_worker_break_and_those_of_the_other_go_on(
+    services: Embedded, database: Database, tmp_path: Path
+) -> None:
+    """Half an answer never looks whole. The kernel spread sixteen streams over two workers, so
+    that each has some (but for one chance in 30,000)."""
+    with standing(services, tmp_path, "--workers", "2", database=database) as stand:
+        streams = [begun(stand, "events") for _ in range(16)]
+        os.kill(min(workers_of(stand)), signal.SIGKILL)
+        until(lambda: any("ended (signal 9)" in line for line in stand.log), "its end")
+        going_on = [(caller, answer) for caller, answer in streams if more(answer)]
+        assert 0 < len(going_on) < len(streams)
+        stand.portal.kill()
+        assert not any(more(answer) and read(answer).whole for _, answer in streams)
+        for caller, _ in streams:
+            caller.close()
+        assert stand.alive
+
+
+def more(answer: http.client.HTTPResponse) -> bool:
+    """Whether the stream brings events beyond what may stand in buffers."""
+    try:
+        return all(answer.read(len(EVENT)) for _ in range(200))
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def test_embedded_services_are_started_once_and_end_with_the_supervisor(
+    state: Path, tmp_path: Path
+) -> None:
+    """Two workers over one pair; commands find it; nothing is left afterwards."""
+    settings = {
+        "GATEWAY_STATE": str(state),
+        "GATEWAY_EMBEDDER": "hashing-64",
+        "GATEWAY_LISTEN": "127.0.0.1:0",
+        "GATEWAY_ADMIN_LISTEN": "127.0.0.1:0",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "gateway", "serve", "--workers", "2"],
+        env=clean() | settings,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        while told.startswith("{"):
+            told = process.stderr.readline()
+        assert told.startswith("gateway: listening on "), told
+        assert gateway("events", **settings).code == 0
+        held = gateway("serve", **settings)
+        assert (held.code, held.lines[0].split()[2]) == (4, "state_held:")
+        process.terminate()
+        assert process.wait(40) == 0
+        process.stderr.read()
+    assert services_of(state) == set()
 
 
 def test_a_killed_supervisor_takes_its_workers_along(
