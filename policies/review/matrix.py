@@ -120,7 +120,8 @@ def _routes(reading: Reading) -> Grid:
             becomes = f" as {route.anonymous}" if caller == ANONYMOUS and may else ""
             cells.append((" ".join(may) or "-") + becomes)
         behind = route.upstream or route.operation
-        rows.append((route.id, route.path, f"{route.mode} {behind}", *cells))
+        opened = f", sockets from {' '.join(route.origins)}" if route.origins else ""
+        rows.append((route.id, route.path, f"{route.mode} {behind}{opened}", *cells))
     return Grid(("route", "path", "mode", *callers), tuple(rows))
 
 

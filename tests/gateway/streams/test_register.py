@@ -26,6 +26,7 @@ LIMITS = Limits(stream_s=100, stream_idle_s=10)
 class World:
     """Streams under one policy; what each decision says, and how often it was asked."""
 
+    holder: SnapshotHolder
     streams: OpenStreams
     digest: str
     says: End | None = None
@@ -60,7 +61,7 @@ def play(snapshot: Snapshot, scene: Callable[[World], Awaitable[Any]]) -> None:
         loop = asyncio.get_running_loop()
         holder = SnapshotHolder(snapshot)
         streams = OpenStreams(holder, LIMITS, clock=loop.time, wall_clock=loop.time)
-        world = World(streams, snapshot.digest)
+        world = World(holder, streams, snapshot.digest)
         await scene(world)
         for stream in list(streams._open):
             streams.leave(stream)
@@ -103,6 +104,20 @@ def test_decision_under_an_older_policy_is_made_anew_at_once(believing: Snapshot
         world.open()
         await asyncio.sleep(0.1)
         world.open(digest="older")
+        await asyncio.sleep(0.01)
+        assert world.asked == 1
+
+    play(believing, scene)
+
+
+def test_activation_has_everything_decided_at_once(believing: Snapshot, snapshot: Snapshot) -> None:
+    """The holder tells; nobody waits for the next look."""
+
+    async def scene(world: World) -> None:
+        world.open()
+        await asyncio.sleep(0.1)
+        world.holder.prepare(snapshot)
+        assert world.holder.advance(snapshot.digest)
         await asyncio.sleep(0.01)
         assert world.asked == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,18 @@ def test_the_products_count_what_the_table_holds(shipped: Reading) -> None:
             if row[0] == profile:
                 sizes[row[-2]] += int(row[-1])
         assert sizes == {"*": plain, "granted": consented - plain}
+
+
+def test_route_tells_whose_pages_open_a_socket_on_it(shipped: Reading) -> None:
+    """Who may open what stands beside who may use what."""
+    routes = tuple(
+        replace(one, origins=("https://a.example", "absent")) if one.id == "portal-partner" else one
+        for one in shipped.snapshot.routes
+    )
+    opened = replace(shipped, snapshot=replace(shipped.snapshot, routes=routes))
+    modes = {row[0]: row[2] for row in matrix(opened).routes.rows}
+    assert modes["portal-partner"].endswith(", sockets from https://a.example absent")
+    assert "sockets" not in modes["portal-customer"]
 
 
 def test_text_and_markdown_hold_every_table(shipped: Reading) -> None:
