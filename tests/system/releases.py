@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -67,12 +68,14 @@ class Signers:
         }
 
 
-def variants(issuers: Issuers, folder: Path) -> list[Variant]:
-    """Eight policies that differ in what a customer may read, believing ``issuers``."""
-    overlay = folder / "overlay"
-    if not overlay.exists():
-        issuers.write(overlay)
-    files = dict(contents_of(DEFAULT_FOLDER, overlay).contents)
+def variants(issuers: Issuers) -> tuple[Variant, ...]:
+    """Eight policies that differ in what a customer may read, believing ``issuers``.
+
+    Cost: half a second.
+    """
+    with TemporaryDirectory() as folder:
+        issuers.write(Path(folder))
+        files = dict(contents_of(DEFAULT_FOLDER, Path(folder)).contents)
     rules = files["rules/units.csv"].decode()
     found = []
     for number in range(1 << len(KINDS)):
@@ -84,7 +87,7 @@ def variants(issuers: Issuers, folder: Path) -> list[Variant]:
         contents = files | {"rules/units.csv": "\n".join(lines).encode()}
         readable = frozenset(UNITS[kind] for kind in KINDS if kind not in closed)
         found.append(Variant(contents, snapshot_of(contents), readable))
-    return found
+    return tuple(found)
 
 
 def _without(line: str, kinds: list[str]) -> str:

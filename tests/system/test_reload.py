@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,11 +43,17 @@ class Stage:
 
     replicas: list[Composed]
     press: Press
-    variants: list[Variant]
+    variants: tuple[Variant, ...]
 
     @property
     def gateway(self) -> Composed:
         return self.replicas[0]
+
+
+@cache
+def policies() -> tuple[Variant, ...]:
+    """The same for every test: to compile them takes as long as a scene."""
+    return variants(ISSUERS)
 
 
 def play(
@@ -60,7 +67,7 @@ def play(
     """Run a scene on so many gateways; the first variant is active."""
     signers = Signers()
     env = environment(services, database, tmp_path) | signers.settings(tmp_path)
-    made = variants(ISSUERS, tmp_path)
+    made = policies()
 
     async def main() -> None:
         settings = load(None, env)
@@ -204,7 +211,7 @@ async def reloaded(stage: Stage, times: int, seed: int) -> Watch:
     return watch
 
 
-def _wider(made: list[Variant], current: Variant) -> Variant | None:
+def _wider(made: tuple[Variant, ...], current: Variant) -> Variant | None:
     return next((one for one in made if one.readable > current.readable), None)
 
 

@@ -69,8 +69,9 @@ async def told_to_an_operator(
 ) -> None:
     """The same report for a reviewer without the database's secret, with what is live of it."""
     placed = "select sum(seen) from gate.shadow_count where (outcome, point) = (%s, %s)"
-    while await gateway.sql(placed, "compared", "placement") != [(4,)]:
-        pass  # written every few seconds
+    async with asyncio.timeout(WAIT_SECONDS):  # they are written every few seconds
+        while await gateway.sql(placed, "compared", "placement") != [(4,)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     token = tmp_path / "token"
     options = ["show", "--format", "json", "--token-file", str(token)]
     token.write_text(operator(ISSUERS))
