@@ -42,6 +42,7 @@ def check(config: ConfigOption = None) -> None:
     print(f"settings ok: {config or os.environ.get('GATEWAY_CONFIG') or 'defaults'}")
     print(f"policy ok: {settings.policy or DEFAULT_FOLDER}")
     print(f"digest: {snapshot.digest}")
+    _check_settings(settings, snapshot)
     _tell_release(settings)
     for profile in snapshot.vocabulary.profiles:
         grant = snapshot.grant([profile])
@@ -49,6 +50,21 @@ def check(config: ConfigOption = None) -> None:
             f"  {profile}: {len(grant.plain)} classes readable,"
             f" {len(grant.consented) - len(grant.plain)} more with consent"
         )
+
+
+def _check_settings(settings: Settings, snapshot: Snapshot) -> None:
+    """What `serve`, or a reading while it serves, would refuse of settings beside this policy:
+    upstreams and routes that it has not, authorities, keys. Raises: CannotStart."""
+    from gateway.compose.signing import ring_of  # late: they load the relay
+    from gateway.compose.upstreams import targets
+
+    targets(settings.upstreams, snapshot.upstreams)
+    if settings.route_limits:
+        from gateway.compose.route_limits import route_limits
+
+        route_limits(settings.route_limits, {route.id for route in snapshot.routes})
+    if settings.keys.assertion_file is not None:
+        print(f"signing keys: {len(ring_of(settings))}")
 
 
 def _tell_release(settings: Settings) -> None:

@@ -59,12 +59,17 @@ def of_start(error: CannotStart) -> Failure:
 
 _OF_SETTINGS: Final = frozenset(
     {
+        "ca_unusable",
+        "client_missing",
         "embedder_unusable",
         "key_unusable",
         "keys_unusable",
         "log_unusable",
         "source_name",
         "store_missing",
+        "unknown_route",
+        "unknown_upstream",
+        "workers_unsupported",
     }
 )
 """Codes of ``CannotStart`` that name a fault of settings or options, not of a store."""

@@ -16,6 +16,7 @@ from gateway.ingress.limits import Limits
 from gateway.settings import Settings
 from gateway.settings.live import LATER_LIMITS, changes, live, taken_over
 from gateway.settings.model import LimitSettings, UpstreamSettings
+from tests.gateway.cli.made import gateway
 
 HERE = {"address": "http://127.0.0.1:9"}
 
@@ -117,3 +118,25 @@ def test_settings_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
         upstreams.prepared({"a": UpstreamSettings(**HERE), "b": bad})  # type: ignore[arg-type]
     assert upstreams.reached is before
     assert set(upstreams.prepared({"later": UpstreamSettings(**HERE)})) == {"later"}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('[upstreams.nobody]\naddress = "http://127.0.0.1:9"', "unknown_upstream"),
+        ("[route_limits.nowhere]\nat_once_max = 1", "unknown_route"),
+        (
+            '[upstreams.customer-portal]\naddress = "https://127.0.0.1:9"\nca_file = "none.pem"',
+            "ca_unusable",
+        ),
+        ('[keys]\nassertion_file = "none.pem"', "key_unusable"),
+    ],
+)
+def test_check_finds_what_a_reading_would_refuse(tmp_path: Path, text: str, code: str) -> None:
+    """The validator says the same as `serve`, as one line, with the exit code of settings."""
+    config = tmp_path / "gateway.toml"
+    config.write_text(text)
+    ended = gateway("check", "--config", str(config), GATEWAY_STATE=str(tmp_path / "state"))
+    assert ended.code == 2, ended
+    (line,) = ended.lines
+    assert line.startswith(f"gateway: error: {code}: ")
