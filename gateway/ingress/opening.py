@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from gateway.ingress.parser import STATUS_LINE, RequestResponseCycle
 
 OPEN: Final = "gateway.open"
 """ASGI scope extension ``{"call": whole}``; see :func:`whole`."""

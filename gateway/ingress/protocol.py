@@ -11,9 +11,6 @@ Laws
       of its request is closed. A caller that still sends can read its refusal before that.
     * An answer to a bad pipelined request is never written into an answer under way.
 
-The C parser is required. Without it uvicorn would silently fall back to a pure-Python one
-that keeps ambiguous connections open.
-
 Source: attack log section 4 and rows A5, A14, A16, B2, B13, D1-D4, S1-S14.
 """
 
@@ -28,7 +25,6 @@ from gateway.errors import (
     PROBLEM_JSON,
     Code,
     GatewayError,
-    PartMissing,
     problem_body,
     status_of,
 )
@@ -38,20 +34,13 @@ from gateway.ingress.handshake import Handshake, names_socket, read_handshake
 from gateway.ingress.limits import Limits
 from gateway.ingress.normalise import origin_form, valid_host
 from gateway.ingress.opening import OPEN, whole
-from gateway.ingress.provenance import new_request_id
-
-try:
-    import httptools
-except ImportError as error:
-    raise PartMissing(
-        "`httptools`, the parser of requests, is not installed; reinstall the locked requirements"
-    ) from error
-
-from uvicorn.protocols.http.httptools_impl import (
+from gateway.ingress.parser import (
     STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
+    httptools,
 )
+from gateway.ingress.provenance import new_request_id
 
 STALL_S: Final = 30.0
 """How long a closed connection may take none of its last bytes."""

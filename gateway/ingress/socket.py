@@ -21,7 +21,6 @@ import logging
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.server import ServerState
 from websockets.exceptions import InvalidState, PayloadTooBig
 from websockets.frames import Frame, Opcode
@@ -32,6 +31,7 @@ from websockets.utils import accept_key
 from gateway.ingress.abort import ABORT
 from gateway.ingress.handshake import Handshake
 from gateway.ingress.limits import Limits
+from gateway.ingress.parser import STATUS_LINE
 
 HELD_BYTES_MAX: Final = 64 * 1024
 """What is held of a caller that speaks before it is accepted, and of messages nobody takes."""
