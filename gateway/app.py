@@ -45,7 +45,7 @@ from gateway.stations import Admitted, Granted, Inspected, Relayed
 from gateway.streams import sockets
 from gateway.streams.again import decided_anew
 from gateway.streams.answers import watched
-from gateway.streams.register import OpenStreams
+from gateway.streams.register import End, OpenStreams
 from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
 from policies.bindings import RouteMode
@@ -324,19 +324,24 @@ class DataPlane:
                 relayed = await stations.relay(granted, self.hop, body)
                 visit.passed("relay")
                 if matched.route.mode is RouteMode.OPAQUE:
-                    inspected = self._open(granted, await stations.inspect_opaque(relayed))
+                    inspected = self._open(visit, granted, await stations.inspect_opaque(relayed))
                 else:
                     inspected = await self._filtered(relayed, visit, body)
                     visit.event = inspected.event
         visit.passed("inspect")
         return inspected
 
-    def _open(self, granted: Granted, inspected: Inspected) -> Inspected:
+    def _open(self, visit: Visit, granted: Granted, inspected: Inspected) -> Inspected:
         """The same answer, looked after for as long as it is open."""
         if inspected.stream is None or inspected.stream.done:
             return inspected
         again = functools.partial(decided_anew, self, granted, opening=False)
-        return replace(inspected, stream=watched(inspected.stream, self.streams, granted, again))
+
+        def ended(why: End) -> None:
+            visit.code = why.code
+
+        stream = watched(inspected.stream, self.streams, granted, again=again, ended=ended)
+        return replace(inspected, stream=stream)
 
     async def _filtered(self, relayed: Relayed, visit: Visit, body: Body) -> Inspected:
         """An upstream's JSON, filtered under the policy in force when it is there.

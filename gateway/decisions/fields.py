@@ -86,7 +86,11 @@ FIELDS: Final = (
     Field("actor", Form.WORD, "upstream that acts for the caller; empty: none"),
     Field("station", Form.STATION, "the last station that the request passed"),
     Field("effect", Form.EFFECT, "`allow`, or `deny` for every refused request"),
-    Field("code", Form.WORD, "stable error code of a refusal, `caller_gone` or `truncated`"),
+    Field(
+        "code",
+        Form.WORD,
+        "code of a refusal, `caller_gone`, `truncated`, or `stream_*`: why we ended it",
+    ),
     Field("reason", Form.REASON, "why the last decision of the policy fell as it did"),
     Field("rules", Form.WORDS, "ids of the rules that decided: placement, then route"),
     Field("units.returned", Form.COUNT, "governed objects in the answer that left"),

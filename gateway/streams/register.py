@@ -52,6 +52,11 @@ class End(StrEnum):
     LIMIT = "limit"
     IDLE = "idle"
 
+    @property
+    def code(self) -> str:
+        """What the record of the stream says of it."""
+        return f"stream_{self.value}"
+
 
 class OpenStream:
     """One open stream. ``ended`` is the reason for which we ended it, if we did."""

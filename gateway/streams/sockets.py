@@ -196,7 +196,7 @@ async def _passed_on(
 
     relayed = await relay_messages(receive, send, upstream, end=end)
     if relayed.by is By.GATEWAY:
-        caller.visit.code = f"stream_{stream.ended}" if stream.ended else "body_too_large"
+        caller.visit.code = stream.ended.code if stream.ended else "body_too_large"
     elif relayed.end.code == LOST:
         caller.visit.code = "caller_gone" if relayed.by is By.CALLER else "truncated"
 

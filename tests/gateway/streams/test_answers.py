@@ -142,7 +142,7 @@ def test_events_end_after_the_last_whole_one_when_the_policy_narrows(
         caller.until(END)
         assert b"half" not in caller.received
         assert upstream.lost.wait(2)
-    assert scene.last().code == ""
+    assert scene.last().code == "stream_narrowed"
 
 
 def test_body_is_cut_when_the_policy_narrows(scene: Scene) -> None:
@@ -154,7 +154,7 @@ def test_body_is_cut_when_the_policy_narrows(scene: Scene) -> None:
         scene.enforce(scene.others["no customer portal"])
         assert not caller.rest().endswith(END)
         assert upstream.lost.wait(2)
-    assert scene.last().code == "truncated"
+    assert scene.last().code == "stream_narrowed"
 
 
 @pytest.mark.parametrize("head", [HEAD, BODY], ids=["events", "body"])
@@ -193,7 +193,7 @@ def test_event_that_is_too_big_is_passed_on_in_pieces_and_cut_if_it_must_be(scen
         caller.until(b"x" * 60_000)
         scene.enforce(scene.others["no customer portal"])
         assert not caller.rest().endswith(END)
-    assert scene.last().code == "truncated"
+    assert scene.last().code == "stream_narrowed"
 
 
 def test_drain_ends_events_and_lets_a_body_be_finished(

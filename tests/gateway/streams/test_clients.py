@@ -41,6 +41,7 @@ def test_reader_that_waits_is_woken_and_the_upstream_is_cut(
     async def scenario() -> None:
         cut, read = asyncio.Event(), asyncio.Event()
         got: list[bytes] = []
+        ends: list[End] = []
 
         async def script(peer: Peer) -> None:
             await peer.request()
@@ -61,7 +62,7 @@ def test_reader_that_waits_is_woken_and_the_upstream_is_cut(
             granted: Any = SimpleNamespace(
                 placed=SimpleNamespace(identified=SimpleNamespace(principal=None, matched=matched))
             )
-            answer = watched(response, streams, granted, again)
+            answer = watched(response, streams, granted, again=again, ended=ends.append)
 
             async def reading() -> str:
                 try:
@@ -82,6 +83,7 @@ def test_reader_that_waits_is_woken_and_the_upstream_is_cut(
             await cut.wait()
             await pool.aclose()
             assert not streams._open
+            assert ends == [End.NARROWED]
         if kind == b"event-stream":
             assert (b"".join(got), ended) == (b"data: 1\n\n", "ended")
         else:

@@ -5,6 +5,7 @@ Provenance: attack log rows W1-W3, S12, O15, D5 and section 4 ("WebSocket"); arc
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -169,7 +170,8 @@ def test_second_listener_takes_no_socket(scene: Scene) -> None:
 
 def test_bytes_sent_before_the_answer_are_held(scene: Scene) -> None:
     """S12: no byte of the caller's reaches an upstream that has not agreed; then it does."""
-    agreed, seen = threading.Event(), []
+    agreed = threading.Event()
+    seen: list[object] = []
 
     async def script(peer: Peer) -> None:
         request = await peer.request()
@@ -248,6 +250,61 @@ def test_message_that_is_too_big_ends_the_socket(scene: Scene) -> None:
         assert caller.close_code == 1009
     assert portal.connections == 1
     assert scene.last().bytes_out == 0
+
+
+def test_socket_follows_a_request_on_the_same_connection(scene: Scene) -> None:
+    """A connection that was kept is handed over as a new one is; the pipelined one is refused."""
+    portal = scene.play()
+    line = b"GET /portal/customer/x HTTP/1.1\r\nHost: gateway.test\r\n"
+    last = HANDSHAKE + b"Origin: " + PORTAL.encode() + b"\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", scene.stage.port), timeout=10) as raw:
+        raw.sendall(b"GET /nowhere HTTP/1.1\r\nHost: gateway.test\r\n\r\n")
+        while not raw.recv(65536).endswith(b"}"):
+            pass
+        raw.sendall(line + last + b"\x81\x82\x00\x00\x00\x00hi")
+        received = b""
+        while not received.endswith(b"\x81\x02hi"):
+            received += raw.recv(65536)
+        assert received.startswith(b"HTTP/1.1 101")
+    replies = parse(scene.stage.raw(line + b"\r\n" + line + last))
+    assert 101 not in [reply.status for reply in replies]
+    assert sum(b"ebsocket" in one for one in portal.requests) == 1
+
+
+def test_sockets_leave_nothing_behind_however_they_end(scene: Scene) -> None:
+    """No connection, no lease of the upstream's, no entry, no task, after a hundred of each."""
+    scene.play()
+
+    def end(number: int) -> None:
+        with scene.socket() as caller:
+            caller.send("x")
+            caller.recv()
+            match number % 3:
+                case 0:
+                    caller.close()
+                case 1:
+                    caller.socket.shutdown(socket.SHUT_RDWR)
+                case 2:
+                    caller.send(b"x" * 100_001)
+                    with pytest.raises(ConnectionClosed):
+                        caller.recv()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(end, range(60)))
+
+    async def rest() -> list[str]:
+        async with asyncio.timeout(20):
+            while names := [  # noqa: ASYNC110 - nobody tells of the last task
+                task.get_name()
+                for task in asyncio.all_tasks()
+                if "CallerSocket" in repr(task) or task.get_name() == "streams"
+            ]:
+                await asyncio.sleep(0.02)
+        return names
+
+    assert scene.stage.call(rest()) == []
+    assert not scene.stage.streams._open
+    assert len(scene.stage.records.all) == 60
 
 
 def test_no_message_reaches_another_caller(scene: Scene) -> None:
