@@ -63,6 +63,7 @@ _SPARE: Final = 16
 _FETCH_MAX: Final = 10_000
 _PAGE: Final = 1000
 _TIMEOUT_S: Final = 10
+_CONFLICT: Final = 409
 
 T = TypeVar("T")
 _Operation = models.UpsertOperation | models.SetPayloadOperation
@@ -298,13 +299,17 @@ class QdrantIndex:
             )
 
     async def _create(self) -> None:
-        await self._client.create_collection(
-            self.collection,
-            vectors_config={
-                DENSE: models.VectorParams(size=self.dims, distance=models.Distance.DOT)
-            },
-            sparse_vectors_config={LEXICAL: models.SparseVectorParams()},
-        )
+        try:
+            await self._client.create_collection(
+                self.collection,
+                vectors_config={
+                    DENSE: models.VectorParams(size=self.dims, distance=models.Distance.DOT)
+                },
+                sparse_vectors_config={LEXICAL: models.SparseVectorParams()},
+            )
+        except UnexpectedResponse as fault:
+            if fault.status_code != _CONFLICT:  # another replica made it meanwhile
+                raise
         for field in PAYLOAD_INDEXES:
             await self._index(field)
 

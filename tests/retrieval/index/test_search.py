@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
@@ -200,5 +200,24 @@ def test_collection_of_another_shape_is_refused(sidecar: VectorService) -> None:
             with pytest.raises(IndexUnavailable, match="made for 4 dimensions"):
                 await other.ensure()
             await other.close()
+
+    asyncio.run(run())
+
+
+def test_replicas_that_start_together_make_one_collection(sidecar: VectorService) -> None:
+    """The later ones find it made; several workers of one gateway start like this."""
+    name = f"c_{uuid4().hex[:12]}"
+
+    async def run() -> None:
+        indexes = [QdrantIndex(sidecar.url, sidecar.api_key, name, 4) for _ in range(6)]
+        try:
+            await asyncio.gather(*(index.ensure() for index in indexes))
+            await indexes[0].upsert(random_points(3, seed=6))
+            assert len(await indexes[-1].dense(EAST, scope(1), limit=10)) == 3
+        finally:
+            async with raw_client(sidecar) as client:
+                await client.delete_collection(name)
+            for index in indexes:
+                await index.close()
 
     asyncio.run(run())
