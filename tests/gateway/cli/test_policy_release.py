@@ -7,8 +7,9 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,7 +23,7 @@ from retrieval.embedded import Embedded
 from retrieval.stores.activation import CHANNEL
 from retrieval.stores.roles import WATCH, dsn_for
 from tests.gateway.cli.made import environment
-from tests.services import Database
+from tests.services import Cluster, Database, fresh_database
 
 ISSUERS = "rules/issuers.yaml"
 WIDER = (
@@ -67,36 +68,67 @@ def policy(*words: object) -> int:
     return run(["policy", *map(str, words)])
 
 
-@pytest.fixture
-def desk(
-    services: Embedded,
-    database: Database,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Desk:
-    for name, value in environment(services, database, tmp_path).items():
-        monkeypatch.setenv(name, value)
+@contextmanager
+def at_desk(services: Embedded, database: Database, tmp: Path) -> Iterator[Desk]:
+    """The settings of a production environment in the folder of its keys and its policy."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(services, database, tmp).items():
+            patch.setenv(name, value)
+        patch.setenv("GATEWAY_RELEASE_ENVIRONMENT", "production")
+        patch.setenv("GATEWAY_RELEASE_KEYS_FILE", str(tmp / "keys.json"))
+        yield Desk(tmp, tmp / "policy", database)
+
+
+@pytest.fixture(scope="module")
+def drawer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three pairs of keys, two of them trusted, and the default policy: for others to copy."""
+    folder = tmp_path_factory.mktemp("drawer")
     keys = []
     for name in ("ann", "bob", "eve"):
-        assert policy("keygen", name, "--out", tmp_path / f"{name}.pem") == 0
-        keys.append(json.loads(capsys.readouterr().out))
-    (tmp_path / "keys.json").write_text(json.dumps({"keys": keys[:2]}))
-    monkeypatch.setenv("GATEWAY_RELEASE_ENVIRONMENT", "production")
-    monkeypatch.setenv("GATEWAY_RELEASE_KEYS_FILE", str(tmp_path / "keys.json"))
-    folder = tmp_path / "policy"
+        with redirect_stdout(StringIO()) as out:
+            assert policy("keygen", name, "--out", folder / f"{name}.pem") == 0
+        keys.append(json.loads(out.getvalue()))
+    (folder / "keys.json").write_text(json.dumps({"keys": keys[:2]}))
     for part in ("rules", "models", "mappings", "cases"):
-        shutil.copytree(DEFAULT_FOLDER / part, folder / part)
-    return Desk(tmp_path, folder, database)
+        shutil.copytree(DEFAULT_FOLDER / part, folder / "policy" / part)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def first(
+    services: Embedded,
+    cluster: Cluster,
+    migrated_template: Database,
+    drawer: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Desk]:
+    """Generation 1 is signed by both and active. Never write to it: see ``released``."""
+    folder = shutil.copytree(drawer, tmp_path_factory.mktemp("first"), dirs_exist_ok=True)
+    with fresh_database(cluster, template=migrated_template.name) as database:
+        with at_desk(services, database, folder) as desk:
+            both = desk.key("ann", "bob")
+            assert policy("approve", desk.folder, *both, "--reason", "first") == 0
+            assert policy("activate", desk.folder) == 0
+        yield desk
 
 
 @pytest.fixture
-def released(desk: Desk, capsys: pytest.CaptureFixture[str]) -> Desk:
-    """Generation 1 is signed by both and active."""
-    assert policy("approve", desk.folder, *desk.key("ann", "bob"), "--reason", "first") == 0
-    assert policy("activate", desk.folder) == 0
-    capsys.readouterr()
-    return desk
+def desk(services: Embedded, database: Database, drawer: Path, tmp_path: Path) -> Iterator[Desk]:
+    """A database without a release."""
+    shutil.copytree(drawer, tmp_path, dirs_exist_ok=True)
+    with at_desk(services, database, tmp_path) as desk:
+        yield desk
+
+
+@pytest.fixture
+def released(services: Embedded, cluster: Cluster, first: Desk, tmp_path: Path) -> Iterator[Desk]:
+    """A copy of the desk and the database with generation 1."""
+    shutil.copytree(first.tmp, tmp_path, dirs_exist_ok=True)
+    with (
+        fresh_database(cluster, template=first.database.name) as database,
+        at_desk(services, database, tmp_path) as desk,
+    ):
+        yield desk
 
 
 def test_a_key_pair_is_private_and_made_once(
