@@ -9,7 +9,7 @@ SECONDS ?= 60
 # Test processes, each with a Postgres and a vector engine of its own.
 WORKERS ?= 2
 
-.PHONY: demo test test-deep lint types imports policy bench proxies mutation fuzz lock check clean
+.PHONY: demo test test-deep lint types imports policy bench proxies mutation fuzz hostile lock check clean
 
 # The time of the download is printed apart: it depends on the line, not on us.
 .venv/run.stamp: $(LOCKS)/run.txt pyproject.toml
@@ -87,6 +87,10 @@ mutation: .venv-mutation/stamp
 
 fuzz: .venv-fuzz/stamp
 	nice .venv-fuzz/bin/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
+
+# Maintainers: ten minutes and 200,000 requests of a random client against a running gateway.
+hostile: .venv/dev.stamp
+	$(BIN)/python -m pytest -n 0 -s -m slow tests/adversary $(ARGS)
 
 check: lint types imports policy test
 
