@@ -5,12 +5,17 @@ Provenance: architecture G5; attack log rows O15 and D5, section 4 ("WebSocket",
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gateway.ingress.limits import Limits
+from tests.gateway.relay.hostile import Peer
+from tests.gateway.relay.sockets import accepted
 from tests.gateway.stage import Stage
 from tests.gateway.streams.staging import Scene, policy
 
@@ -59,6 +64,35 @@ def test_change_ends_the_sockets_that_it_takes_away_and_no_other(scene: Scene) -
         assert closed(one)[0] == 1008
         other.send("still here")
         assert other.recv() == "still here"
+
+
+def test_policy_that_narrows_while_the_upstream_is_dialled_opens_nothing(scene: Scene) -> None:
+    """G5: the decision that counts is the one in force when the socket would be accepted."""
+    narrowed, lost = threading.Event(), threading.Event()
+
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        asked.set()
+        await asyncio.to_thread(narrowed.wait, 10)
+        await peer.say(accepted(request))
+        await peer.gone()
+        lost.set()
+
+    asked = threading.Event()
+    scene.play(script)
+
+    def narrow() -> None:
+        assert asked.wait(10)
+        scene.enforce(scene.others["no customer portal"])
+        narrowed.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(narrow)
+        with pytest.raises(InvalidStatus) as refused, scene.socket():
+            pass
+    assert refused.value.response.status_code == 403
+    assert lost.wait(10)
+    assert (scene.last().code, scene.last().status) == ("forbidden", 403)
 
 
 def test_socket_ends_with_its_credential(scene: Scene) -> None:
