@@ -50,6 +50,7 @@ HEADERS: Final = (
 def read_upstreams(
     tree: Node, vocabulary: Vocabulary, issuers: Sequence[IssuerBinding], faults: Faults
 ) -> Mapping[str, Upstream]:
+    """The upstreams by name; what is wrong with them is in ``faults``."""
     read = Reader(faults)
     top = read.fields(tree, required=("upstreams",))
     aliases = [issuer.alias for issuer in issuers]

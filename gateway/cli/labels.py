@@ -55,6 +55,8 @@ _REMEDIES: Final = {
 
 
 class Format(StrEnum):
+    """For people, or one object a line."""
+
     TEXT = "text"
     JSON = "json"
 

@@ -37,6 +37,8 @@ from policies.vocabulary import FACETS
 
 
 class Consent(StrEnum):
+    """Whether the caller has one for the unit."""
+
     NONE = "none"
     GRANTED = "granted"
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # it loads every house, a second or two
 
 
 class HistoryFormat(StrEnum):
+    """For people, or one document."""
+
     TEXT = "text"
     JSON = "json"
 

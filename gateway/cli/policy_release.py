@@ -130,6 +130,7 @@ def reach_of(base: Parsed | None, own: Parsed) -> Reach | None:
 
 
 def direction(found: Reach | None) -> Direction:
+    """Which way a change goes; without a base (None) everything is opened."""
     return Direction.WIDENING if found is None else found.direction
 
 

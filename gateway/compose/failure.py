@@ -16,6 +16,7 @@ class CannotStart(GatewayError):
 
 
 def no_database(reason: str) -> CannotStart:
+    """Postgres cannot be reached."""
     remedy = "start Postgres, or mend GATEWAY_DATABASE_URL and its secret"
     return CannotStart("database_unavailable", reason, remedy)
 

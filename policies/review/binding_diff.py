@@ -32,10 +32,12 @@ def members_only_fall(before: Any, after: Any) -> Direction:
 
 
 def number_falls(before: int, after: int) -> Direction:
+    """A smaller number narrows."""
     return NARROWING if after < before else WIDENING
 
 
 def truth_falls(before: bool, after: bool) -> Direction:
+    """What is no longer true narrows."""
     return NARROWING if before and not after else WIDENING
 
 
@@ -57,6 +59,7 @@ def trust_falls(_: Relabel, after: Relabel) -> Direction:
 
 
 def networks_fall(before: Any, after: Any) -> Direction:
+    """Networks that all lie within those before narrow."""
     inside = all(
         any(one.version == other.version and one.subnet_of(other) for other in before)
         for one in after

@@ -37,6 +37,8 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class ProfileTouched:
+    """How much of what is live one profile would gain and lose."""
+
     profile: str
     gained: Touched
     lost: Touched

@@ -91,6 +91,8 @@ class Touched(Wire):
 
 
 class LiveProfile(Wire):
+    """How much of what is live one profile would gain and lose."""
+
     profile: Profile
     gained: Touched
     lost: Touched
@@ -123,12 +125,16 @@ class ExplainRequest(Question):
 
 
 class RuleAt(Wire):
+    """A rule, and the line of the policy folder that states it."""
+
     rule: str
     file: str
     line: int
 
 
 class MissedAxis(Wire):
+    """One axis on which a rule fails: what was asked, and what it would accept."""
+
     axis: str
     asked: str
     accepted: tuple[str, ...]
