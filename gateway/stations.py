@@ -159,7 +159,8 @@ def admit(
 
 def match(admitted: Admitted, snapshot: Snapshot) -> Matched:
     """The request on its route. Raises: Refusal ``not_found``, ``method_not_allowed``."""
-    route, names = routes.find(snapshot.routes, admitted.segments, admitted.method)
+    among = snapshot.routes_for(admitted.segments)
+    route, names = routes.find(among, admitted.segments, admitted.method)
     return Matched(admitted, snapshot, route, names)
 
 

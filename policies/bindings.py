@@ -146,6 +146,13 @@ class Route:
         """
         return self.names_of(path.split("/")[1:]) if path.startswith("/") else None
 
+    def may_start(self, parts: Sequence[str]) -> bool:
+        """Whether a path that begins with these parts can be this route's."""
+        return all(
+            segment.sort is not SegmentSort.LITERAL or segment.text == part
+            for segment, part in zip(self.segments, parts, strict=False)
+        )
+
     def names_of(self, parts: Sequence[str]) -> Mapping[str, str] | None:
         """As `match`, for a path that was split at its slashes already (``/`` = one empty part)."""
         if len(parts) < len(self.segments):

@@ -43,10 +43,12 @@ class Snapshot:
     mappings: Mapping[str, IngestMapping]
     _grants: dict[tuple[str, ...], Grant] = field(init=False, repr=False, compare=False)
     _decisions: dict[tuple[object, ...], Decision] = field(init=False, repr=False, compare=False)
+    _starts: dict[tuple[str, ...], tuple[Route, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_grants", {})
         object.__setattr__(self, "_decisions", {})
+        object.__setattr__(self, "_starts", {})
 
     def grant(self, profiles: Sequence[str]) -> Grant:
         """What may be read under all of these profiles at once; the first one is the caller's.
@@ -138,6 +140,17 @@ class Snapshot:
         return self._relation(Kind.LABELS).decide(
             reader, self.digest, *map(_one, (reader, approver_role, author))
         )
+
+    def routes_for(self, segments: tuple[str, ...]) -> tuple[Route, ...]:
+        """The routes that a path of these segments can be on, in the order of the file: those
+        whose first two parts it may have. Cost: one look-up."""
+        start = segments[:2]
+        found = self._starts.get(start)
+        if found is None:
+            found = tuple(route for route in self.routes if route.may_start(start))
+            if found and len(self._starts) < _DECISIONS_MAX:
+                self._starts[start] = found
+        return found
 
     def route(self, route_id: str) -> Route | None:
         """A route by id."""

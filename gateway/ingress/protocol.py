@@ -42,6 +42,7 @@ from gateway.ingress.parser import (
 )
 from gateway.ingress.provenance import new_request_id
 
+_NEVER: Final = float("inf")
 STALL_S: Final = 30.0
 """How long a closed connection may take none of its last bytes."""
 _FEED_BYTES: Final = 4096
@@ -71,6 +72,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._closed = False
         self._open: list[RequestResponseCycle] = []
         self._deadline: asyncio.TimerHandle | None = None
+        self._due = _NEVER
         self._stall: asyncio.TimerHandle | None = None
         self._unsent = 0
         self._lingering = False
@@ -85,7 +87,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
+        self._silence()
         if self._stall is not None:
             self._stall.cancel()
         self._closed = True
@@ -98,17 +100,31 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _arm(self) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(self.limits.header_s, self._too_slow)
+        # One timer per connection, set anew only when it rings: a request pays for none.
+        if self._due == _NEVER:
+            self._due = self.loop.time() + self.limits.header_s
+            if self._deadline is None:
+                self._deadline = self.loop.call_at(self._due, self._ring)
 
     def _disarm(self) -> None:
+        self._due = _NEVER
+
+    def _silence(self) -> None:
+        """Disarm, and let go of the timer, too: it would keep the connection in memory."""
+        self._due = _NEVER
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _too_slow(self) -> None:
+    def _ring(self) -> None:
         self._deadline = None
-        self._refuse(Code.REQUEST_TIMEOUT)
+        if self._due == _NEVER:
+            return
+        if self.loop.time() >= self._due:
+            self._due = _NEVER
+            self._refuse(Code.REQUEST_TIMEOUT)
+        else:
+            self._deadline = self.loop.call_at(self._due, self._ring)
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
@@ -134,7 +150,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _linger(self) -> None:
         self._closed = self._lingering = True
-        self._disarm()
+        self._silence()
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
         self.transport.write_eof()

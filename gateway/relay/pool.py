@@ -54,7 +54,10 @@ class Pool:
         self._tls = context_of(self.address)  # read once
 
     async def request(self, request: UpstreamRequest) -> UpstreamResponse:
-        await self._turn()
+        if self._turns.locked():
+            await self._turn()
+        else:
+            await self._turns.acquire()
         turn = _Turn(self._turns)
         try:
             connection = self._reusable()
@@ -80,9 +83,6 @@ class Pool:
             connection.abort()
 
     async def _turn(self) -> None:
-        if not self._turns.locked():
-            await self._turns.acquire()
-            return
         try:
             async with asyncio.timeout(self.times.connect_s):
                 await self._turns.acquire()

@@ -92,6 +92,11 @@ _IDENTITY: Final = frozenset(
 _MARKS: Final = re.compile(rb"[^a-z0-9]")
 """What CGI-like readers fold: ``X_Role``, ``X.Role`` and ``X-Role`` are one name to them."""
 _PLAIN: Final = frozenset(name.encode("ascii") for name in _TOLD) | _IDENTITY
+_LENGTHS: Final = frozenset(map(len, _PLAIN))
+_FOREIGN: Final[Mapping[str, frozenset[bytes]]] = {
+    dialect.name: frozenset(name.encode("ascii") for name in _PAIRS - dialect.words)
+    for dialect in DIALECTS.values()
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +126,12 @@ def read(dialect: Dialect, told: Headers, peer: TrustedPeer) -> Forwarded:
     Raises: Misasked for a name of another dialect and for one that is missing, empty or said
     twice; Refusal ``bad_request`` for a name that some stacks fold into one of ours.
     """
-    foreign = _PAIRS - dialect.words
+    foreign = _FOREIGN[dialect.name]
     for name, _ in told:
-        if name.decode("latin-1") in foreign:
+        if name in foreign:
             raise Misasked("another dialect's words")
-        if name not in _PLAIN and _MARKS.sub(b"-", name) in _PLAIN:
+        # no folding takes a byte away or adds one
+        if name not in _PLAIN and len(name) in _LENGTHS and _MARKS.sub(b"-", name) in _PLAIN:
             raise Refusal(Code.BAD_REQUEST, "a name that some stacks fold into ours")
     method = _once(told, dialect.method)
     target = _once(told, dialect.target)
