@@ -156,3 +156,46 @@ def test_forged_old_or_foreign_delegation_is_refused(retrieving: Stage) -> None:
         assert retrieve(retrieving, service, bad).status == 401
     assert retrieve(retrieving, service, forged(retrieving, now=now)).status == 403
     assert retrieve(retrieving, service, sound).status == 200
+
+
+def test_one_signature_serves_a_caller_for_a_while_and_nobody_else() -> None:
+    """Handed out again for 20 s: not to another principal, upstream, policy or ring of keys."""
+    keys = OwnKeys.generate()
+    delegations = delegation.Delegations(keys, gateway_id=GATEWAY_ID)
+    digest, now = PolicyDigest("d" * 64), 1_000_000.0
+    words = {"groups": frozenset({"grp:customers"})}
+    one, other = (
+        Principal("idp:customers", "s.1", words, ("acme",), (), now + 3_600) for _ in range(2)
+    )
+
+    def token(
+        caller: Principal = one,
+        upstream: str = "customer-portal",
+        under: PolicyDigest = digest,
+        at: float = now,
+    ) -> bytes:
+        return delegations.token(caller, upstream=upstream, digest=under, now=at)
+
+    first = token()
+    assert token(at=now + 19) == first
+    assert token(other) != first
+    assert token(upstream="partner-portal") != first
+    assert token(at=now + 20) != first
+    again = token()
+    assert token(under=PolicyDigest("e" * 64)) != again
+    again = token()
+    keys.replace(OwnKeys.generate().keys)
+    assert token() != again
+
+
+def test_a_delegation_that_is_handed_out_again_is_still_believed_for_forty_seconds() -> None:
+    keys = OwnKeys.generate()
+    delegations = delegation.Delegations(keys, gateway_id=GATEWAY_ID)
+    now = time.time()
+    caller = Principal("idp:customers", "s.1", {}, (), (), now + 3_600)
+    digest = PolicyDigest("d" * 64)
+    delegations.token(caller, upstream="u", digest=digest, now=now)
+    late = now + delegation.REUSED_S - 1
+    text = delegations.token(caller, upstream="u", digest=digest, now=late)
+    whose, through_whom = delegation.accept(text, keys, gateway_id=GATEWAY_ID, now=late + 40)
+    assert (whose.subject_id, through_whom) == ("s.1", "u")

@@ -7,8 +7,11 @@ import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.errors import InvalidPolicy, UnknownProfile
 from policies.snapshot import DEFAULT_FOLDER, Snapshot, load
@@ -160,3 +163,47 @@ def test_every_matching_rule_is_named(default: Snapshot) -> None:
     assert found.allows == ()
     assert found.denies == ("U-X-RISK", "U-X-WITHDRAWN", "U-X-RAW", "U-X-DRAFT")
     assert default.table.units.rules("customer", -1, "granted").allows == ()
+
+
+_PARTS: Final = (
+    "v1",
+    "portal",
+    "units",
+    "scope",
+    "customer",
+    "partner",
+    "retrieve",
+    "threads",
+    "x",
+)
+
+
+@given(st.lists(st.sampled_from(_PARTS), max_size=4))
+def test_the_routes_a_path_can_be_on_are_those_that_match_it(
+    default: Snapshot, parts: list[str]
+) -> None:
+    """What `routes_for` leaves out matches nothing, so that no route is lost or won by it."""
+    snapshot = default
+    path = "/" + "/".join(parts)
+    matching = [route for route in snapshot.routes if route.match(path) is not None]
+    for _ in range(2):  # the second time from memory
+        among = snapshot.routes_for(tuple(parts))
+        assert [route for route in among if route.match(path) is not None] == matching
+
+
+def test_what_is_remembered_is_what_would_be_decided_anew(default: Snapshot) -> None:
+    """Every issuer with every claim, every audience on every route, twice over."""
+    words = {"groups": ("staff-all", "contractors", "partners", "suspended", "customers", "agents")}
+    names = [f"grp:{one}" for one in words["groups"]]
+    for issuer, group, other in itertools.product(
+        [one.alias for one in default.issuers], names, names
+    ):
+        claims = {"groups": frozenset({group, other})}
+        fresh = dataclasses.replace(default).place(issuer, claims)
+        assert default.place(issuer, claims) == default.place(issuer, claims) == fresh
+    audiences = (*default.vocabulary.profiles, "anonymous", "nobody")
+    for audience, route in itertools.product(audiences, default.routes):
+        for method in ("GET", "HEAD", "POST", "DELETE"):
+            fresh = dataclasses.replace(default).decide_route(audience, route.id, method)
+            asked = [default.decide_route(audience, route.id, method) for _ in range(2)]
+            assert asked == [fresh, fresh]
