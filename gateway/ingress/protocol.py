@@ -47,8 +47,8 @@ STALL_S: Final = 30.0
 """How long a closed connection may take none of its last bytes."""
 _FEED_BYTES: Final = 4096
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
-_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
-_BAD_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_NAMES: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]*")
+_VALUES: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 
 
@@ -242,7 +242,10 @@ class GuardedProtocol(HttpToolsProtocol):
             or self._parsed_bytes > self.limits.header_bytes
         ):
             self._reject(Code.HEADERS_TOO_LARGE)
-        super().on_header(name, value)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
@@ -280,6 +283,7 @@ class GuardedProtocol(HttpToolsProtocol):
         from gateway.ingress.socket import CallerSocket  # its library loads where it is used
 
         self.connections.discard(self)
+        self._silence()
         path, _, query = self.url.partition(b"?")
         scope = dict(self.scope)
         scope.update(
@@ -313,9 +317,17 @@ class GuardedProtocol(HttpToolsProtocol):
             return Code.BAD_PATH
         found: dict[bytes, list[bytes]] = {}
         for name, value in self.headers:
-            if not _TOKEN.fullmatch(name) or _BAD_VALUE.search(value):
-                return Code.BAD_REQUEST
-            found.setdefault(name, []).append(value.strip(b" \t"))
+            if name in found:
+                found[name].append(value.strip(b" \t"))
+            else:
+                found[name] = [value.strip(b" \t")]
+        # all at once: what no single one may hold, all together may not
+        if (
+            b"" in found
+            or not _NAMES.fullmatch(b"".join(found))
+            or not _VALUES.fullmatch(b"".join([value for _, value in self.headers]))
+        ):
+            return Code.BAD_REQUEST
         hosts = found.get(b"host", [])
         if len(hosts) != 1 or not valid_host(hosts[0]):
             return Code.BAD_HOST
