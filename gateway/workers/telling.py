@@ -16,13 +16,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.errors import GatewayError, Headers
+from gateway.errors import GatewayError, Headers, Refusal, status_of
+from gateway.ingress.body import Body
+from gateway.ingress.limits import Limits
 from gateway.relay.address import Address
 from gateway.relay.pool import Pool
-from gateway.relay.upstream import UpstreamRequest, UpstreamTimes
+from gateway.relay.upstream import CallerGone, UpstreamRequest, UpstreamTimes
 
 OPERATORS: Final = b"/admin/"
-BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+_LIMITS: Final = Limits(body_bytes=4 * 1024 * 1024)
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _TIMES: Final = UpstreamTimes(connect_s=1.0, first_byte_s=60.0, idle_s=10.0, write_s=10.0)
 _ASK_S: Final = 4.0
@@ -134,9 +136,13 @@ class Telling:
         if not ports:
             await _answer(send, 503, _JSON, b'{"status":"not_ready"}')
             return
-        body = await _body(receive)
-        if body is None:
-            await _answer(send, 413, _JSON, b'{"status":"body_too_large"}')
+        try:
+            body = await Body(receive, scope["headers"], _LIMITS).whole()
+        except Refusal as refusal:
+            told = json.dumps({"status": refusal.code}).encode()
+            await _answer(send, status_of(refusal.code), _JSON, told)
+            return
+        except CallerGone:
             return
         self._turn += 1
         query = bytes(scope["query_string"])
@@ -209,20 +215,6 @@ def merged(texts: Mapping[int, str]) -> str:
                 samples.setdefault(family, []).append(f"{match[1]}{{{labels}}} {match[3]}")
     lines = [line for family, head in heads.items() for line in (*head, *samples.get(family, ()))]
     return "".join(f"{line}\n" for line in lines)
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """The whole body; None when it is too large or the operator has left."""
-    found = b""
-    while True:
-        message: Mapping[str, Any] = await receive()
-        if message["type"] != "http.request":
-            return None
-        found += bytes(message.get("body", b""))
-        if len(found) > BODY_BYTES_MAX:
-            return None
-        if not message.get("more_body"):
-            return found
 
 
 async def _answer(send: Send, status: int, kind: bytes, body: bytes) -> None:

@@ -152,7 +152,7 @@ def head(gateway: Gateway, line: bytes, *lines: bytes, who: str = "customer") ->
 
 @contextmanager
 def running_gateway(
-    services: Embedded, database: Database, folder: Path, *, toml: str = LIMITS
+    services: Embedded, database: Database, folder: Path, *, toml: str = LIMITS, workers: int = 1
 ) -> Iterator[Gateway]:
     """``gateway serve`` on the shared stores; it must be alive at the end and end cleanly."""
     issuers = Issuers()
@@ -165,7 +165,7 @@ def running_gateway(
         for name, address in portals.addresses.items():
             env[f"GATEWAY_UPSTREAM_{name.replace('-', '_').upper()}"] = address
         with subprocess.Popen(
-            [sys.executable, "-m", "gateway", "serve", "--no-embedded"],
+            [sys.executable, "-m", "gateway", "serve", "--no-embedded", f"--workers={workers}"],
             env=clean() | env,
             stdout=access_log,
             stderr=subprocess.PIPE,

@@ -17,9 +17,11 @@ import pytest
 
 from gateway.ingress.limits import Limits
 from policies.snapshot import Snapshot
-from tests.adversary.process import Gateway, head
+from retrieval.embedded import Embedded
+from tests.adversary.process import Gateway, head, running_gateway
 from tests.gateway.stage import Stage, parse
 from tests.gateway.tokens import Issuers
+from tests.services import Cluster, Database, fresh_database
 
 LINE = b"POST /portal/customer/x HTTP/1.1"
 
@@ -113,6 +115,28 @@ def test_body_that_nobody_reads_holds_no_connection_of_the_second_listener(
     held = [("second", line.format(target).encode(), b"a") for target in targets]
     for received in at_once(gateway, *held):
         assert received.count(b"HTTP/1.1 ") <= 1
+
+
+@pytest.mark.slow
+def test_body_that_nobody_reads_holds_no_connection_of_several_workers_either(
+    services: Embedded,
+    cluster: Cluster,
+    migrated_template: Database,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """D2: their supervisor reads what it passes on, within a time; others are answered."""
+    folder = tmp_path_factory.mktemp("workers")
+    post = b"POST /admin/v1/policy/live HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+    raw = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    with (
+        fresh_database(cluster, template=migrated_template.name) as database,
+        running_gateway(services, database, folder, workers=2) as gateway,
+    ):
+        for received in at_once(gateway, *[("second", post, b"a")] * 3):
+            assert [reply.status for reply in parse(received)] == [408]
+        for listener in ("data", "second"):
+            (reply,) = gateway.replies(raw, listener=listener)
+            assert reply.status in {200, 404}
 
 
 @pytest.mark.parametrize("listener", ["data", "second"])
