@@ -60,7 +60,9 @@ class Forge:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            os.close(reading)
+            # Held open here, the pipes would hide from whoever serves that the parent died.
+            for inherited in (reading, self._source, self._out.fileno()):
+                os.close(inherited)
             _in_child(answer, content, writing)
         os.close(writing)
         try:

@@ -70,6 +70,15 @@ def children(pid: int) -> list[int]:
     return [int(one) for one in found.stdout.split()]
 
 
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or only waits for somebody to ask how it ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] in {"Z", "X"}
+
+
 async def busy(builder: Builder) -> int:
     """The process that builds, once it does."""
     async with asyncio.timeout(60):
@@ -140,13 +149,18 @@ def test_a_build_that_is_killed_is_a_refusal() -> None:
 
 
 def test_a_builder_that_died_is_started_anew_and_takes_its_child_along() -> None:
+    """It is noticed at once, not when the child has written all that nobody reads."""
+
     async def scene(builder: Builder) -> None:
         task = asyncio.create_task(built(builder, long()))
-        await busy(builder)
+        child = await busy(builder)
         assert builder.process is not None
         os.kill(builder.process, signal.SIGKILL)
-        with refusal("builder_died"):
-            await task
+        async with asyncio.timeout(10):  # its proof takes longer
+            with refusal("builder_died"):
+                await task
+            while not ended(child):  # noqa: ASYNC110 - a process, not of ours to await
+                await asyncio.sleep(0.01)
         assert (await built(builder, small())).digest == digest_of(small())
 
     play(scene)
