@@ -3,7 +3,8 @@
 Laws
     * What an upstream may take for identity, provenance or routing never comes from a client:
       it is removed first and set by us afterwards, present also when it is empty.
-    * Names with ``_`` are removed: many servers fold them into ``-``.
+    * Names with anything but ``a-z 0-9 -`` are removed: servers fold ``_``, and through CGI
+      ``.`` or ``!`` too, into what they make of ``-`` (CVE-2026-88879).
     * What ``Connection`` lists is removed before ours is added, so a client cannot make us
       drop our own.
 
@@ -70,6 +71,7 @@ _OUT: Final = frozenset(
 _OUT_PREFIXES: Final = (b"x-gateway-", b"x-accel-", b"x-envoy-", b"x-middleware-")
 _OUT_SUFFIX: Final = b"cdn-cache-control"
 """RFC 9213: words for one kind of cache, which then does not read Cache-Control."""
+_PLAIN: Final = re.compile(rb"[a-z0-9-]+")
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
@@ -113,7 +115,7 @@ def _class_of_clients(name: bytes) -> _Class:
     if name == b"connection":
         return _Class.CONNECTION
     if (
-        b"_" in name
+        not _PLAIN.fullmatch(name)
         or name in _HOP
         or name in _CLIENT_ONLY
         or name.startswith(_CLIENT_PREFIXES)

@@ -27,6 +27,8 @@ def seen(stage: Stage, index: int = -1) -> list[tuple[str, str]]:
 
 SPOOFS = [
     ("X_Forwarded_User", "admin"),
+    ("X.Gateway.Subject", "admin"),
+    ("X!Remote!User", "admin"),
     ("X-Forwarded-User", "admin"),
     ("X-Forwarded-Prefix", "/admin"),
     ("X-Forwarded-For", "junk"),
