@@ -63,6 +63,7 @@ def replay(
 ) -> int:
     """Decide recorded requests anew: 0 nothing differs, 10 narrowing only, 20 widening, 3 invalid.
 
+    4: not one record could be decided anew, so nothing is shown.
     With --base the rules behind units are named, and records that it does not reproduce are told.
     """
     new = _read(candidate, overlay)
@@ -81,6 +82,10 @@ def replay(
     told = _report(replayed, counted.lines, new, old)
     others = {Format.JUNIT: lambda: junit.write([*_outcomes(told, records.name)])}
     put(form, page(told.found, title="replay", head=_head(told)), told, others)
+    if not told.replayed:
+        reason = f"none of {told.records} records could be decided anew"
+        remedy = "give a log with unmasked claims of requests that policy decided (see above)"
+        raise Failure(Exit.UNAVAILABLE, "nothing_replayed", reason, remedy)
     return ENDS[told.found.direction]
 
 

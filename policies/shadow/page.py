@@ -48,8 +48,13 @@ def page(report: ShadowReport, *, title: str = "shadow", head: tuple[str, ...] =
     if report.numbers is not None:
         blocks += live.blocks(report.numbers, report.numbers.digest)
     blocks += _denominators(report)
-    name = f"{title} {report.candidate[:12]}: {_TITLES[report.direction]}"
-    return Page(name, tuple(blocks))
+    return Page(f"{title} {report.candidate[:12]}: {_outcome(report)}", tuple(blocks))
+
+
+def _outcome(report: ShadowReport) -> str:
+    if report.direction is Direction.NEUTRAL and not report.compared:
+        return "nothing compared"
+    return _TITLES[report.direction]
 
 
 def _groups(head: str, groups: list[Group]) -> Iterator[Block]:

@@ -96,6 +96,21 @@ def test_json_and_junit_hold_the_whole_report(
     assert capsys.readouterr().out.startswith("## replay ")
 
 
+def test_a_log_of_which_nothing_can_be_decided_anew_shows_nothing(
+    tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ends with 4: a pipeline that fed it a masked, empty or foreign log must not turn green."""
+    masked = tmp_path / "masked.jsonl"
+    line = json.loads(log.read_text().splitlines()[0])
+    masked.write_text(json.dumps(line | {"claims": ["***"], "masked": ["claims"]}) + "\n")
+    assert run(["policy", "replay", str(masked), BASE, "--base", BASE]) == 4
+    out, err = capsys.readouterr()
+    assert "nothing compared" in out
+    assert "nothing_replayed: none of 1 records" in err
+    (tmp_path / "empty.jsonl").write_text("")
+    assert run(["policy", "replay", str(tmp_path / "empty.jsonl"), BASE]) == 4
+
+
 def test_records_can_be_piped(log: Path, narrower: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
     assert run(["policy", "replay", "-", narrower]) == 10
