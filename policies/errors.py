@@ -27,7 +27,8 @@ class Fault:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {self.code}: {self.reason}; {self.remedy}"
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.code}: {self.reason}; {self.remedy}"
 
 
 class PolicyError(Exception):

@@ -57,9 +57,14 @@ class PolicyFiles:
 
 
 def read(folder: Path, overlay: Path | None, faults: Faults) -> PolicyFiles:
-    """The files of ``folder``, those of ``overlay`` in their place. Cost: reads about 20 files."""
+    """The files of ``folder``, those of ``overlay`` in their place. Cost: reads about 20 files.
+
+    Raises: InvalidPolicy for a folder that is not there, lest each of its files be a fault, too.
+    """
     contents = _collect(folder, faults)
     over = _collect(overlay, faults) if overlay is not None else {}
+    if any(fault.code == "missing_folder" for fault in faults):
+        faults.check()
     contents |= over
     return PolicyFiles(contents, digest_of(contents), frozenset(over))
 
@@ -105,7 +110,8 @@ def decoded(file: str, content: bytes, faults: Faults) -> str | None:
 def _collect(folder: Path, faults: Faults) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
     if not folder.is_dir():
-        faults.add(Place(folder.name), "missing_folder", "there is no such folder", "name another")
+        reason = f"there is no folder {shown(folder.name)}"
+        faults.add(Place("."), "missing_folder", reason, "name another")
         return contents
     for part, endings in COVERED.items():
         for path in sorted((folder / part).rglob("*")):

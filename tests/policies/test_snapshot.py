@@ -110,9 +110,12 @@ def test_an_overlay_that_is_not_there_is_refused(tmp_path: Path) -> None:
         load(DEFAULT_FOLDER, tmp_path / "nowhere")
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidPolicy):
+def test_a_folder_that_is_not_there_is_one_fault(tmp_path: Path) -> None:
+    """Not one more for each of its files, which would send a reader to mend those."""
+    with pytest.raises(InvalidPolicy) as refused:
         load(tmp_path / "nowhere")
+    (fault,) = refused.value.faults
+    assert str(fault) == ".: missing_folder: there is no folder `nowhere`; name another"
 
 
 def test_a_grant_of_several_profiles_is_their_intersection(default: Snapshot) -> None:
