@@ -104,7 +104,7 @@ def _tell(found: list[Finding], through: str) -> None:
         raise Failure(Exit.REFUSED, "proxy_unsafe", reason, remedy)
     if undecided:
         reason = f"{undecided} of {len(found)} claims could not be decided through {line(through)}"
-        remedy = "does it reach the gateway, and does rules/trusted_peers.yaml believe it?"
+        remedy = "does it reach gateway and portal, and does rules/trusted_peers.yaml believe it?"
         raise Failure(Exit.UNAVAILABLE, "undecided", reason, remedy)
     print(f"{counts[Outcome.SHOWN]} shown, {counts[Outcome.NOT_TRIED]} not tried")
 
