@@ -58,6 +58,8 @@ def read(answer: http.client.HTTPResponse) -> Seen:
         body = answer.read()
     except (OSError, http.client.HTTPException):
         return Seen(answer.status, "", b"", whole=False)
+    finally:
+        answer.close()
     told = answer.headers.get("x-request-id", "")
     body = body.replace(told.encode() or b"\0", b"-")
     refused = answer.headers.get("content-type", "") == "application/problem+json"

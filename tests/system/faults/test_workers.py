@@ -115,7 +115,8 @@ def test_streams_of_a_killed_worker_break_and_those_of_the_other_go_on(
         assert 0 < len(going_on) < len(streams)
         stand.portal.kill()
         assert not any(more(answer) and read(answer).whole for _, answer in streams)
-        for caller, _ in streams:
+        for caller, answer in streams:
+            answer.close()
             caller.close()
         assert stand.alive
 
