@@ -33,7 +33,8 @@ def configure(level: int = logging.WARNING) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # what an operator asked for by a signal is answered here
+    # what an operator asked for, by a signal or by an activation, is answered here
     logging.getLogger("gateway.settings").setLevel(logging.INFO)
+    logging.getLogger("gateway.reload").setLevel(logging.INFO)
     # a dead collector must not fill the log: its state is a metric of the collector's side
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
