@@ -454,7 +454,15 @@ def test_unknown_status_is_quarantined_and_refused_for_everyone(
         corpus.ingest([served_], mapping(snapshot, "peps"))
         gone = [{"sort": "deletion", "address": peps.address(f"{one['id']}#x")} for one in made]
         corpus.ingest(gone, mapping(snapshot, "native"))
-    assert ask(corpus, "customer", everywhere[len(made) : len(made) + 1])[0].status == 200
+        given_back = everywhere[len(made) : len(made) + 1]
+        before = ask(corpus, "customer", given_back)[0].status
+        corpus.sql(
+            "select gate.approve_label_change(id, 'ann', 'risk', 'mended', r.digest, %s)"
+            " from gate.label_change, gate.active_revision r where state = 'pending' order by sort",
+            sorted(snapshot.vocabulary.profiles),
+        )
+    assert before == 404  # what was closed opens for nobody before somebody approves
+    assert ask(corpus, "customer", given_back)[0].status == 200
 
 
 def test_callers_keep_their_connections(corpus: Served) -> None:
