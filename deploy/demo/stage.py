@@ -209,8 +209,9 @@ def _write_settings(
 
 
 def _environment() -> dict[str, str]:
-    """The environment's words on stores are heard; its other settings are not the demo's."""
-    heard = ("GATEWAY_DATABASE_", "GATEWAY_QDRANT_", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    """What it says of stores and of where to tell is heard; the rest is not the demo's."""
+    stores = ("GATEWAY_DATABASE_", "GATEWAY_QDRANT_")
+    heard = (*stores, "GATEWAY_DECISION_LOG_", "OTEL_EXPORTER_OTLP_ENDPOINT")
     return {name: value for name, value in os.environ.items() if name.startswith(heard)}
 
 
