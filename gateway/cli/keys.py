@@ -13,6 +13,8 @@ from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure
 from gateway.cli.terminal import columns
 
+_TITLES: Final = ("key", "does", "signs from")
+
 app: Final = typer.Typer(
     name="keys",
     help="Keys that sign assertions and delegations.",
@@ -37,7 +39,7 @@ def list_keys(config: ConfigOption = None) -> None:
         )
         for one in ring
     ]
-    print("\n".join(columns(rows)))
+    print("\n".join(columns([_TITLES, *rows])))
 
 
 @app.command("rotate")
