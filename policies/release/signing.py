@@ -66,7 +66,9 @@ def cosign(release: Jws, key: SigningKey) -> dict[str, Any]:
     """
     payload, signers = _parts(release)
     if key.signer in signers:
-        raise _refused("duplicate_signer", f"`{key.signer}` has signed this release already")
+        reason = f"`{key.signer}` has signed this release already"
+        remedy = "let another signer approve it, or start over (`--new`)"
+        raise ReleaseRefused("duplicate_signer", reason, remedy)
     kept = [dict(signature) for signature in release["signatures"]]
     return {"payload": release["payload"], "signatures": [*kept, _signature(payload, key)]}
 
