@@ -10,9 +10,17 @@ import pytest
 
 from policies.release import contents_of
 from retrieval.stores.roles import POLICY, dsn_for
-from tests.gateway.cli.test_policy_release import WIDER, Desk, desk, policy, released
+from tests.gateway.cli.test_policy_release import (
+    WIDER,
+    Desk,
+    desk,
+    drawer,
+    first,
+    policy,
+    released,
+)
 
-__all__ = ["desk", "released"]
+__all__ = ["desk", "drawer", "first", "released"]
 
 PLANTED = """
 insert into gate.policy_release (generation, environment, digest, change, jws, files, state,
