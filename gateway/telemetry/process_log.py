@@ -18,6 +18,7 @@ class JsonLines(logging.Formatter):
         fields: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
+            "pid": record.process,  # several workers write to one stream
             "logger": record.name,
             "message": record.getMessage(),
         }
