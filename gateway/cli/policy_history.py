@@ -27,7 +27,7 @@ class HistoryFormat(StrEnum):
 
 
 _TITLES: Final = ("generation", "digest", "state", "change", "signers", "when", "by", "reason")
-_REPLICAS: Final = ("replica", "digest", "generation", "seen", "staged")
+_REPLICAS: Final = ("replica", "started", "digest", "generation", "seen", "staged")
 
 
 def history(
@@ -54,10 +54,19 @@ def history(
         print("no releases")
     else:
         print("\n".join(columns([_TITLES, *map(_row, releases)])))
-    for one in replicas:
-        staged = f"{one.staged_generation} {one.staged_state}" if one.staged_state else "-"
-        row = (one.host, one.digest[:12], str(one.generation), _word(one.seen_at), staged)
-        print("\n".join(columns([_REPLICAS, row])))
+    living = [
+        (
+            one.host,
+            _word(one.started_at),
+            one.digest[:12],
+            str(one.generation),
+            _word(one.seen_at),
+            f"{one.staged_generation} {one.staged_state}" if one.staged_state else "-",
+        )
+        for one in replicas
+    ]
+    if living:
+        print("\n".join(columns([_REPLICAS, *living])))
 
 
 def _row(one: StoredRelease) -> tuple[str, ...]:

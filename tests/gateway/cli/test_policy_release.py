@@ -282,6 +282,21 @@ def test_history_names_who_signed_what_and_why(
     assert "ann, bob" in capsys.readouterr().out
 
 
+def test_history_lists_replicas_in_one_table(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two workers of one host are two rows, told apart by when they were started."""
+    for _ in range(2):
+        released.ask(
+            "insert into gate.replica (id, host, digest, generation)"
+            " values (gen_random_uuid(), 'here', repeat('0', 64), 1) returning id"
+        )
+    assert policy("history") == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("replica"))
+    assert [line.split()[0] for line in lines[start:]] == ["replica", "here", "here"]
+
+
 def test_development_activates_without_signatures_and_says_so(
     desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
