@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,10 +84,15 @@ def believed_base(
 def key_of(path: Path, anchor: TrustAnchor) -> SigningKey:
     """A signer's key. Raises: Failure; ReleaseRefused."""
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            open_to_others = os.fstat(file.fileno()).st_mode & 0o077
+            text = file.read()
     except OSError as error:
         reason = f"`{path}` cannot be read ({error.strerror})"
         raise Failure(Exit.USAGE, "key_unusable", reason, "name another file") from error
+    if open_to_others:  # whoever could read it could have signed as well
+        reason = f"`{path}` may be read by others than its owner"
+        raise Failure(Exit.USAGE, "key_unusable", reason, "chmod 600, or make a new key")
     return SigningKey.from_pem(text, anchor)
 
 

@@ -177,6 +177,16 @@ def test_a_key_that_is_not_trusted_signs_nothing(
     assert not (desk.folder / "release.json").exists()
 
 
+def test_a_key_that_others_may_read_signs_nothing(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever could read it could have signed as well."""
+    (desk.tmp / "ann.pem").chmod(0o640)
+    assert policy("approve", desk.folder, *desk.key("ann")) == 2
+    assert "key_unusable" in capsys.readouterr().err
+    assert not (desk.folder / "release.json").exists()
+
+
 def test_one_signer_may_close_and_two_may_open(
     released: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
