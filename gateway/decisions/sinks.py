@@ -8,6 +8,7 @@ must neither be displaced by an allow nor be lost uncounted.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -80,7 +81,7 @@ class Sink(Protocol):
         ...
 
 
-class _Draining:
+class _Draining(ABC):
     """A sink over a drain. Each tells its own losses: a dead collector is no gap in a file.
 
     All counts only grow, and one thread writes each, so that no loss is told twice and none
@@ -106,9 +107,9 @@ class _Draining:
         self._untold += sum(one.dropped for one in lost)
         return len(lost)
 
+    @abstractmethod
     def _arrived(self, batch: list[_Told]) -> int:
         """How many of the batch were written, from its start on. On the drain's thread."""
-        raise NotImplementedError
 
     def flush(self, *, timeout_s: float) -> bool:
         return self._drain.flush(timeout_s=timeout_s)
