@@ -42,10 +42,10 @@ from policies.snapshot import Snapshot
 from retrieval.app import RetrievalApp, open_retrieval
 from retrieval.errors import RetrievalError
 from retrieval.service import Retrieval
-from retrieval.stores.roles import GUARD, JOURNAL, SEAL, WATCH
+from retrieval.stores.roles import GUARD, JOURNAL, RATE, SEAL, WATCH
 
 if TYPE_CHECKING:
-    from gateway.relay.admission import Admission
+    from gateway.relay.admission import Admission, RateStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +108,7 @@ async def opened(
     keeper = ShadowKeeper(shadow, station_dsn(stores, WATCH))
     keeper.start()
     stack.push_async_callback(keeper.stop)
+    rates = await _shared_rates(stack, settings, stores, telemetry)
     data_plane = DataPlane(
         snapshots=holder,
         authenticator=Authenticator(fetch=fetch),
@@ -121,7 +122,7 @@ async def opened(
         sink=ShadowedSink(telemetry.recorder, shadow),
         limits=limits_of(limits),
         gateway_id=settings.gateway_id,
-        admission=_admission(settings, snapshot, known_only=known_only),
+        admission=_admission(settings, snapshot, rates, known_only=known_only),
     )
     data_plane.streams.publish(telemetry.counters)
     return Parts(
@@ -134,11 +135,39 @@ async def opened(
         registry=registry,
         retrieval=retrieval,
         data_plane=data_plane,
-        live=Live(settings, plane=data_plane, upstreams=upstreams, samples=telemetry.recorder),
+        live=Live(
+            settings,
+            plane=data_plane,
+            upstreams=upstreams,
+            samples=telemetry.recorder,
+            rates=rates,
+        ),
     )
 
 
-def _admission(settings: Settings, snapshot: Snapshot, *, known_only: bool) -> Admission | None:
+async def _shared_rates(
+    stack: AsyncExitStack, settings: Settings, stores: Stores, telemetry: Telemetry
+) -> RateStore | None:
+    """The store of allowances that gateways share, None where each has its own."""
+    if not settings.limits.shared_rates:
+        return None
+    from gateway.relay.shared_rates import SharedRates
+
+    rates = SharedRates(station_dsn(stores, RATE), size=settings.database.pool_max)
+    await rates.open()
+    stack.push_async_callback(rates.close)
+    telemetry.counters.family(
+        "gateway_rate_decisions_total",
+        "Requests on routes with a rate, by who decided: the shared store, or a gateway alone.",
+        ("by",),
+        rates.decisions,
+    )
+    return rates
+
+
+def _admission(
+    settings: Settings, snapshot: Snapshot, rates: RateStore | None, *, known_only: bool
+) -> Admission | None:
     limits, known = settings.route_limits, {route.id for route in snapshot.routes}
     if not known_only:  # a policy that came later may have dropped a route
         limits = {route: limit for route, limit in limits.items() if route in known}
@@ -146,7 +175,7 @@ def _admission(settings: Settings, snapshot: Snapshot, *, known_only: bool) -> A
         return None
     from gateway.compose.route_limits import admission_of
 
-    return admission_of(limits, known)
+    return admission_of(limits, known, rates)
 
 
 async def _retrieval(

@@ -22,7 +22,7 @@ from gateway.settings import InvalidSettings, Settings
 from gateway.settings.live import changes, live, taken_over
 
 if TYPE_CHECKING:  # its rate library loads only where a limit is set
-    from gateway.relay.admission import Admission
+    from gateway.relay.admission import Admission, RateStore
 
 _LOG: Final = logging.getLogger("gateway.settings")
 
@@ -58,9 +58,16 @@ class Live:
     """The parts of a running gateway that other settings may change."""
 
     def __init__(
-        self, settings: Settings, *, plane: DataPlane, upstreams: Upstreams, samples: Samples
+        self,
+        settings: Settings,
+        *,
+        plane: DataPlane,
+        upstreams: Upstreams,
+        samples: Samples,
+        rates: RateStore | None = None,
     ) -> None:
         self.settings = settings
+        self._rates = rates
         self._plane = plane
         self._upstreams = upstreams
         self._samples = samples
@@ -95,7 +102,7 @@ class Live:
         from gateway.compose.route_limits import admission_of
 
         known = {route.id for route in self._plane.snapshots.current.routes}
-        return admission_of(settings.route_limits, known)
+        return admission_of(settings.route_limits, known, self._rates)
 
 
 def _told(changed: tuple[str, ...]) -> tuple[str, ...]:

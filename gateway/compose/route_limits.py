@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gateway.compose.failure import CannotStart
-from gateway.relay.admission import Admission, Allowance, Per, RouteLimits
+from gateway.relay.admission import Admission, Allowance, Per, RateStore, RouteLimits
 from gateway.settings.model import RouteLimitSettings
 
 
-def admission_of(settings: Mapping[str, RouteLimitSettings], known: Collection[str]) -> Admission:
+def admission_of(
+    settings: Mapping[str, RouteLimitSettings],
+    known: Collection[str],
+    rates: RateStore | None = None,
+) -> Admission:
     """What the data plane asks before a request goes on. Raises: CannotStart."""
-    return Admission(route_limits(settings, known))
+    return Admission(route_limits(settings, known), rates=rates)
 
 
 def route_limits(

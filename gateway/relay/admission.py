@@ -1,7 +1,7 @@
 """How much, how often and how many at once: the limits of one route.
 
 Rates follow GCRA: a steady rate with a burst on top, one number per caller, exact waiting
-times. Numbers are per process; ``RateStore`` is the place for a shared one.
+times. ``RateStore`` keeps them: in the process here, for all gateways in ``shared_rates``.
 
 What limits is settings, never policy: a limit refuses what policy allows and opens nothing.
 

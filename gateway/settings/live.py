@@ -14,7 +14,7 @@ from typing import Any, Final
 from gateway.settings.model import LimitSettings, Settings
 
 LATER_LIMITS: Final = frozenset(
-    {"keep_alive_ms", "drain_ms", "graceful_ms", "journal_ms", "index_lag_ms"}
+    {"keep_alive_ms", "drain_ms", "graceful_ms", "journal_ms", "index_lag_ms", "shared_rates"}
 )
 """Limits of parts that are made once; every other one is asked for each request."""
 LIVE_LIMITS: Final = frozenset(LimitSettings.model_fields) - LATER_LIMITS

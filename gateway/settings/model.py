@@ -84,6 +84,7 @@ DatabaseUrl = Annotated[str, _url("postgresql", "postgres")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 Secret = Annotated[SecretStr, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
+Times = Annotated[int, Field(ge=1, le=1_000_000)]
 Milliseconds = Annotated[int, Field(ge=1, le=600_000)]
 
 
@@ -193,9 +194,9 @@ class RouteLimitSettings(_Section):
 
     body_bytes_max: Count | None = None
     at_once_max: Count | None = None
-    rate: Count | None = None
+    rate: Times | None = None
     rate_period_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 1_000
-    burst: Count | None = None
+    burst: Times | None = None
     rate_per: Literal["caller", "route"] = "caller"
 
     @model_validator(mode="after")
@@ -236,6 +237,8 @@ class LimitSettings(_Section):
     """How long a WebSocket or a stream of events may be open."""
     stream_idle_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 600_000
     """How long a WebSocket may carry no message."""
+    shared_rates: bool = False
+    """Whether the rates of routes count for all gateways of a database together."""
     keep_alive_ms: Milliseconds = 15_000
     drain_ms: Annotated[int, Field(ge=0, le=600_000)] = 0
     """How long readiness is false before connections are ended: for a load balancer to see it."""

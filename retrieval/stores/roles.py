@@ -33,7 +33,8 @@ SEAL: Final = "gw_seal"
 WATCH: Final = "gw_watch"
 LIVE: Final = "gw_live"
 LABEL: Final = "gw_label"
-STATIONS: Final = (GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL, WATCH, LIVE, LABEL)
+RATE: Final = "gw_rate"
+STATIONS: Final = (GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL, WATCH, LIVE, LABEL, RATE)
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 

@@ -129,6 +129,27 @@ def more(answer: http.client.HTTPResponse) -> bool:
         return False
 
 
+def test_workers_that_share_rates_give_one_allowance(
+    services: Embedded, database: Database, tmp_path: Path
+) -> None:
+    """Six at once for one caller, whichever worker is asked; both had a hand in it."""
+    with standing(
+        services,
+        tmp_path,
+        "--workers",
+        "2",
+        database=database,
+        settings="[route_limits.portal-customer]\nrate = 1\nrate_period_ms = 3600000\nburst = 6",
+        limits="shared_rates = true",
+    ) as stand:
+        seen = [stand.get("/portal/customer/home") for _ in range(30)]
+        assert [one.status for one in seen] == [200] * 6 + [429] * 24
+        assert {one.code for one in seen[6:]} == {"rate_limited"}
+        decided = [one for one in metrics(stand) if one.startswith("gateway_rate_decisions_total{")]
+        assert sum(int(one.split()[1]) > 0 for one in decided if 'by="store"' in one) == 2, decided
+        assert sum(int(one.split()[1]) for one in decided if 'by="store"' in one) == 30, decided
+
+
 def test_embedded_services_are_started_once_and_end_with_the_supervisor(
     state: Path, tmp_path: Path
 ) -> None:
