@@ -2,8 +2,8 @@
 
 Two layers:
 
-* the *public* models (``RetrieveRequest``, ``Response``, ``Pack`` …) are what callers send
-  and get;
+* the *public* models (``RetrieveRequest``, ``Response``, ``Pack``, ``CheckRequest`` …) are what
+  callers send and get;
 * the *private* envelope (``Ask``, ``Answer``) crosses only between gateway and retrieval.
   It carries the placed subject and, on the way back, the ids of everything that is in the
   response and the *discrepancies* that hydration found. The gateway checks and strips it.
@@ -21,6 +21,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 Address = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+Revision = Annotated[int, Field(ge=1, le=2_147_483_647)]
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,63}$")]
 
 
@@ -45,6 +46,56 @@ class RetrieveRequest(Wire):
     thread: Address | None = None
     k: Annotated[int, Field(ge=1, le=50)] = 10
     mode: Literal["auto", "raw"] = "auto"
+    audience: Word | None = None
+    task_scope: Word | None = None
+    purpose: Word | None = None
+
+
+class Citation(Wire):
+    """What a claim rests on: one revision of a unit, as a pack showed it to the caller."""
+
+    pack_id: UUID
+    canonical_address: Address
+    source_revision: Revision
+
+
+class Claim(Wire):
+    """One claim of an answer. Its words are the consumer's own and are not sent.
+
+    ``flagged``: the answer tells its reader that this claim rests on doubtful material.
+    """
+
+    citations: Annotated[tuple[Citation, ...], Field(max_length=16)] = ()
+    flagged: bool = False
+
+
+class CheckRequest(Wire):
+    """Body of ``POST /v1/answers/check``.
+
+    ``surfaced``: suspect units and gaps (their ids in the packs) that the answer tells of.
+    """
+
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1, max_length=64)]
+    surfaced: Annotated[tuple[UUID, ...], Field(max_length=200)] = ()
+    audience: Word | None = None
+    task_scope: Word | None = None
+    purpose: Word | None = None
+
+
+FeedbackKind = Literal[
+    "extra_search", "rejected_thread", "noisy_context", "wrong_thread", "sufficient"
+]
+
+
+class FeedbackRequest(Wire):
+    """Body of ``POST /v1/feedback``: what a delivered pack was worth.
+
+    ``unit_ids`` names the units that it is about; none = the pack as a whole.
+    """
+
+    pack_id: UUID
+    kind: FeedbackKind
+    unit_ids: Annotated[tuple[UUID, ...], Field(max_length=50)] = ()
     audience: Word | None = None
     task_scope: Word | None = None
     purpose: Word | None = None
@@ -151,12 +202,14 @@ class Risk(Wire):
 
 
 class Pack(Wire):
-    """The context pack: always all fifteen keys of seed 4.4 (plus version and breakdown).
+    """The context pack: always all fifteen keys of seed 4.4 (plus id, version and breakdown).
 
+    ``pack_id`` is random, and belongs to this delivery to this caller.
     In fallback ``thread_id``, ``thread_title``, ``purpose`` and ``last_health_status`` are null.
     """
 
     schema_version: Literal["1"] = "1"
+    pack_id: UUID
     thread_id: UUID | None
     thread_title: str | None
     purpose: str | None
@@ -215,6 +268,93 @@ class UnitResponse(Wire):
     audience_scope_applied: AppliedScope
 
 
+CitationCode = Literal["valid", "outdated", "wrong_revision", "not_permitted", "not_delivered"]
+"""``outdated``: as delivered, and the unit has a younger revision. ``not_permitted``: delivered,
+and not to be read (any more). ``not_delivered``: not in that pack, or no such pack of yours."""
+ClaimCode = Literal["supported", "uncited", "unsupported", "outdated", "suspect"]
+"""``unsupported``: a citation does not hold. ``suspect``: a suspect unit is cited, and the answer
+neither flags the claim nor surfaces the unit."""
+
+
+class ClaimResult(Wire):
+    """The verdict on one claim; ``citations`` in the order of the request."""
+
+    code: ClaimCode
+    citations: tuple[CitationCode, ...]
+
+
+class CheckResponse(Wire):
+    """Body of the answer to ``POST /v1/answers/check``; ``claims`` in the order of the request.
+
+    ``accepted``: every claim is supported, and every gap of a pack that an unflagged claim
+    rests on is surfaced. The ids are what is still to be surfaced.
+    """
+
+    verdict: Literal["accepted", "rejected"]
+    claims: tuple[ClaimResult, ...]
+    unsurfaced_suspects: tuple[UUID, ...]
+    unsurfaced_gaps: tuple[UUID, ...]
+    audience_scope_applied: AppliedScope
+
+
+class FeedbackResponse(Wire):
+    """Body of the answer to ``POST /v1/feedback``; said once or again, the same."""
+
+    recorded: Literal[True] = True
+
+
+class DeliveredUnit(Wire):
+    """A unit that a pack delivered and that may be read now; not ``current`` when the revision
+    that was delivered is no longer its latest."""
+
+    unit_id: UUID
+    canonical_address: Address
+    source_revision: int
+    current: bool
+
+
+class DeliveryResponse(Wire):
+    """Body of ``GET /v1/packs/{pack_id}``: what of a delivered pack may be cited now.
+
+    References only: texts are read anew, under the policy in force.
+    """
+
+    pack_id: UUID
+    thread_id: UUID | None
+    units: tuple[DeliveredUnit, ...]
+    suspect_unit_ids: tuple[UUID, ...]
+    gap_ids: tuple[UUID, ...]
+    delivered_at: datetime
+    audience_scope_applied: AppliedScope
+
+
+class ListedUnit(Wire):
+    """A unit in a listing; ``text`` is null unless it was asked for."""
+
+    unit_id: UUID
+    canonical_address: Address
+    revision: int
+    title: str
+    kind: str
+    lifecycle_stage: str
+    readiness: str
+    authority: str
+    risk_class: str
+    source: str
+    text: str | None
+
+
+class UnitsResponse(Wire):
+    """Body of ``GET /v1/units``: permitted units by canonical address; nothing is counted.
+
+    ``next_cursor`` is opaque, and null on the last page.
+    """
+
+    units: tuple[ListedUnit, ...]
+    next_cursor: str | None
+    audience_scope_applied: AppliedScope
+
+
 # --- between gateway and retrieval --------------------------------------------------------
 
 
@@ -231,19 +371,39 @@ class SubjectWire(Wire):
     policy_digest: str
 
 
+class UnitsRequest(Wire):
+    """One page of a listing, as the gateway read it from query and cursor.
+
+    ``after`` is the address that the page before ended with. Filters only narrow; ``label`` is a
+    term of the controlled vocabulary that the caller may see.
+    """
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    after: Address | None = None
+    kind: Word | None = None
+    lifecycle_stage: Word | None = None
+    label: Address | None = None
+    text: bool = False
+
+
 class Ask(Wire):
     """One request to retrieval.
 
     ``operation`` selects which of the optional fields count: ``retrieve`` uses ``request``,
-    ``pack`` uses ``reference`` (thread id or address), ``unit`` uses ``reference`` (address).
+    ``pack`` uses ``reference`` (thread id or address), ``unit`` uses ``reference`` (address),
+    ``delivery`` uses ``reference`` (pack id); ``check``, ``feedback`` and ``units`` use the field
+    of their name.
     ``exclude`` are units that the guard refused: they are treated as if they had never existed.
     ``deadline_ms`` is what is left of the request's time.
     """
 
-    operation: Literal["retrieve", "pack", "unit"]
+    operation: Literal["retrieve", "pack", "unit", "delivery", "check", "feedback", "units"]
     subject: SubjectWire
     request: RetrieveRequest | None = None
     reference: Address | None = None
+    check: CheckRequest | None = None
+    feedback: FeedbackRequest | None = None
+    units: UnitsRequest | None = None
     exclude: tuple[UUID, ...] = ()
     request_id: str
     deadline_ms: int
@@ -282,10 +442,19 @@ class Governed(Wire):
     sort: Literal["unit", "thread", "artifact"]
 
 
+class UnitPage(Wire):
+    """A page of a listing; ``next_after`` is its last address when another page follows."""
+
+    units: tuple[ListedUnit, ...]
+    next_after: Address | None
+    audience_scope_applied: AppliedScope
+
+
 class Answer(Wire):
     """What retrieval hands to the gateway.
 
-    ``status`` 200 carries ``response`` or ``unit``; any other carries ``code`` only.
+    ``status`` 200 carries the part of its operation (``response`` of ``retrieve`` and ``pack``,
+    ``page`` of ``units``, else the one of the same name); any other carries ``code`` only.
     404 means hidden or absent, and nothing tells which. ``timings`` are (phase, milliseconds)
     for the gateway's span; like the discrepancies they never reach a caller.
     """
@@ -294,6 +463,10 @@ class Answer(Wire):
     code: str = ""
     response: Response | None = None
     unit: UnitResponse | None = None
+    delivery: DeliveryResponse | None = None
+    check: CheckResponse | None = None
+    feedback: FeedbackResponse | None = None
+    page: UnitPage | None = None
     governed: tuple[Governed, ...] = ()
     discrepancies: tuple[Discrepancy, ...] = ()
     timings: tuple[tuple[Phase, float], ...] = ()

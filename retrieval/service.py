@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from policies.snapshot import Snapshot
 from retrieval.contract import (
@@ -219,6 +219,7 @@ class Retrieval:
                         subject=call.ask.subject,
                         k=k,
                         settings=self.settings.pack,
+                        pack_id=uuid4(),
                     )
                     for material, candidate in zip(gathered.materials, threads, strict=True)
                 )
@@ -255,6 +256,7 @@ class Retrieval:
                 FallbackSignal(reason=reason),
                 subject=call.ask.subject,
                 settings=self.settings.pack,
+                pack_id=uuid4(),
             )
         return _answered(call, Response(mode="fallback", packs=(pack,)))
 

@@ -69,6 +69,7 @@ def thread_pack(
     subject: SubjectWire,
     k: int,
     settings: PackSettings,
+    pack_id: UUID,
 ) -> Pack:
     """The pack of one thread; ``k`` bounds its core units."""
     sound = [member for member in material.members if not member.wrong]
@@ -83,6 +84,7 @@ def thread_pack(
     latest_reports = _refs(budget.take(reports[: settings.reports_max]))
     delivered = _distinct(canonical_units, supporting_units, latest_reports)
     return Pack(
+        pack_id=pack_id,
         thread_id=material.thread.id,
         thread_title=material.thread.title,
         purpose=material.thread.purpose,
@@ -118,6 +120,7 @@ def fallback_pack(
     *,
     subject: SubjectWire,
     settings: PackSettings,
+    pack_id: UUID,
 ) -> Pack:
     """The ad-hoc pack of ranked units that no thread stands behind, best first."""
     budget = _Budget(settings.text_bytes_max)
@@ -128,6 +131,7 @@ def fallback_pack(
     by_id = {ref.unit_id: ref for ref in canonical_units}
     latest_reports = tuple(by_id[unit.id] for unit in reports[: settings.reports_max])
     return Pack(
+        pack_id=pack_id,
         thread_id=None,
         thread_title=None,
         purpose=None,

@@ -22,6 +22,7 @@ from retrieval.contract import (
 )
 
 _SPACE = UUID(int=0x6A)
+PACK_ID = UUID(int=0xA6)
 FACETS = {
     "visibility": "public",
     "readiness": "published",
@@ -86,6 +87,7 @@ def pack(ask: Ask, names: Sequence[str], **changes: object) -> Pack:
     """A fallback pack of these units, less the excluded ones."""
     units = tuple(unit(name) for name in names if unit_id(name) not in ask.exclude)
     made = Pack(
+        pack_id=PACK_ID,
         thread_id=None,
         thread_title=None,
         purpose=None,

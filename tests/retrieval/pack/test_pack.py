@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import pairwise
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -37,13 +38,16 @@ from tests.retrieval.pack.materials import (
     units,
 )
 
+PACK_ID = UUID(int=1)
 RESOLVED = Resolved(0.9, (Signal(source="keyword", score=0.9),))
 CAPS = PackSettings(supporting_max=3, reports_max=2, suspects_max=50)
 
 
 def _pack(*listed: Member, k: int = 50, settings: PackSettings = CAPS) -> Pack:
     ordered = sorted(listed, key=lambda one: order_key(one.unit))
-    return thread_pack(material(*ordered), RESOLVED, subject=SUBJECT, k=k, settings=settings)
+    return thread_pack(
+        material(*ordered), RESOLVED, subject=SUBJECT, k=k, settings=settings, pack_id=PACK_ID
+    )
 
 
 def _addresses(units: Sequence[UnitRef | ReadingStep | SuspectLink]) -> list[str]:
@@ -175,7 +179,7 @@ def test_a_gap_is_an_artifact_that_no_member_fills(
         artifact(1, stage="design", kind="design"),
     )
     made = material(*members_of, artifacts=expected)
-    pack = thread_pack(made, RESOLVED, subject=SUBJECT, k=9, settings=CAPS)
+    pack = thread_pack(made, RESOLVED, subject=SUBJECT, k=9, settings=CAPS, pack_id=PACK_ID)
     assert [gap.title for gap in pack.known_gaps] == gaps
 
 
@@ -189,7 +193,7 @@ def test_links_lead_to_design_and_code_from_what_was_delivered() -> None:
     )
     edges = (related(code, design), related(faq, other), related(design, faq, "answers"))
     made = material(member(faq), member(design), edges=edges)
-    pack = thread_pack(made, RESOLVED, subject=SUBJECT, k=9, settings=CAPS)
+    pack = thread_pack(made, RESOLVED, subject=SUBJECT, k=9, settings=CAPS, pack_id=PACK_ID)
     links = [(x.relation, x.from_address, x.to_address) for x in pack.related_design_code_links]
     assert links == [("answers", "u:001", "u:003"), ("implements", "u:002", "u:001")]
 
@@ -209,7 +213,12 @@ def test_a_fallback_pack_stands_in_rank_order_without_a_thread(ranked: list[Unit
     """Mandated by seed 4.7: thread fields are null and the signal says why."""
     hits = [Hit(one, 1.0 - place / 10) for place, one in enumerate(ranked)]
     pack = fallback_pack(
-        hits, (), FallbackSignal(reason="missing_thread"), subject=SUBJECT, settings=CAPS
+        hits,
+        (),
+        FallbackSignal(reason="missing_thread"),
+        subject=SUBJECT,
+        settings=CAPS,
+        pack_id=PACK_ID,
     )
     assert [u.unit_id for u in pack.canonical_units] == [one.id for one in ranked]
     assert [u.score for u in pack.canonical_units] == [hit.score for hit in hits]
