@@ -31,6 +31,7 @@ from retrieval.embed.ports import Embedder
 from retrieval.errors import IndexUnavailable, MalformedAsk
 from retrieval.service import Retrieval
 from retrieval.settings import ServiceSettings, StoreSettings
+from retrieval.signals.ledger import Ledger
 from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.postgres import PostgresTruth
 from retrieval.stores.qdrant import QdrantIndex
@@ -71,6 +72,12 @@ async def open_retrieval(
         wait_s=stores.connection_wait_s,
         lag_objective_s=stores.lag_objective_s,
     )
+    ledger = Ledger(
+        stores.database_url,
+        secret,
+        connections_max=stores.connections_max,
+        wait_s=stores.connection_wait_s,
+    )
     index = QdrantIndex(
         stores.qdrant_url,
         stores.qdrant_api_key.get_secret_value(),
@@ -81,6 +88,7 @@ async def open_retrieval(
     vectors = VectorSide(index, embedder, worker)
     try:
         await truth.open()
+        await ledger.open()
         await asyncio.to_thread(embedder.embed, ["warm"])
         try:
             await index.ensure()
@@ -94,6 +102,7 @@ async def open_retrieval(
                 snapshot=snapshot,
                 truth=truth,
                 vectors=vectors,
+                ledger=ledger,
             )
         finally:
             carrying.cancel()
@@ -101,6 +110,7 @@ async def open_retrieval(
                 await carrying
     finally:
         await vectors.close()
+        await ledger.close()
         await truth.close()
 
 

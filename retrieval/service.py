@@ -42,10 +42,12 @@ from retrieval.errors import (
     StoreUnavailable,
 )
 from retrieval.fallback.trigger import Reason, fallback_reason
+from retrieval.fallback.turns import whole_question
 from retrieval.pack.annotate import applied_scope
 from retrieval.pack.assemble import Resolved, fallback_pack, governed_of, thread_pack, unit_ref
 from retrieval.pack.gather import gather, permitted_edges, relate
 from retrieval.settings import K_DEFAULT, ServiceSettings
+from retrieval.signals.ledger import Ledger
 from retrieval.stores.ports import TruthReader
 from retrieval.stores.postgres import PostgresTruth
 from retrieval.telemetry import Timings
@@ -74,6 +76,7 @@ class _Call:
     exclude: frozenset[UUID]
     timings: Timings
     discrepancies: list[Discrepancy] = field(default_factory=list)
+    weak: list[UUID] = field(default_factory=list)
 
 
 class Retrieval:
@@ -87,17 +90,19 @@ class Retrieval:
         snapshot: Callable[[], Snapshot],
         truth: PostgresTruth,
         vectors: VectorSide,
+        ledger: Ledger,
     ) -> None:
         self.settings: Final = settings
         self._snapshot: Final = snapshot
         self._truth: Final = truth
         self._vectors: Final = vectors
+        self._ledger: Final = ledger
 
     async def ask(self, ask: Ask) -> Answer:
         """The answer to one request; refusals are answers too, nothing is raised.
 
-        Cost: one transaction of about ten short queries; a fallback adds one embedding and two
-        exact searches.
+        Cost: one transaction of about ten short queries and one insert; a fallback adds one
+        embedding and two exact searches.
         """
         timings = Timings()
         seconds = min(max(ask.deadline_ms, 0), self.settings.deadline_ms_max) / 1000
@@ -146,11 +151,15 @@ class Retrieval:
         operation = self._operation(ask)
         with timings.phase(Phase.TOTAL):
             async with self._truth.reading(ask.subject, self._snapshot()) as reader:
+                call = _Call(ask, reader, frozenset(ask.exclude), timings)
                 try:
-                    answer = await operation(_Call(ask, reader, frozenset(ask.exclude), timings))
+                    answer = await operation(call)
                 except NotFound as hidden:  # what was found out on the way goes along
                     answer = Answer(status=hidden.status, code=hidden.code)
-                return _with_leaks(answer, reader.leaked)
+                answer = _with_leaks(answer, reader.leaked)
+            if answer.response is not None:
+                await self._ledger.delivered(ask, answer.response, weak=call.weak)
+            return answer
 
     def _operation(self, ask: Ask) -> Callable[[_Call], Awaitable[Answer]]:
         """What is to be done; an envelope without what its operation needs is ours to mend."""
@@ -198,6 +207,7 @@ class Retrieval:
             standing = await standings(call.reader, resolution.candidates, exclude=call.exclude)
         reason = fallback_reason([one.status for one in standing])
         if reason is not None:
+            call.weak.extend(one.candidate.thread.id for one in standing)
             return await self._from_vectors(call, request, reason)
         return await self._from_threads(call, chosen(standing, settings), k=request.k)
 
@@ -237,7 +247,7 @@ class Retrieval:
         """The fallback. Raises IndexUnavailable rather than answer with less."""
         with call.timings.phase(Phase.SEARCH):
             found = await self._vectors.search(
-                request.query, call.reader, k=request.k, exclude=call.exclude
+                whole_question(request), call.reader, k=request.k, exclude=call.exclude
             )
         call.discrepancies.extend(found.discrepancies)
         if not found.hits:

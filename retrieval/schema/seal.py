@@ -5,6 +5,9 @@ everybody, functions, triggers, views) with the hash of its definition. It is wr
 migrations were applied and compared at every start. It guards against accidents and against
 whoever can alter a policy but forgets this table; not against the owner of everything.
 
+A partition comes and goes with its month, so that it is there is not sealed; what anybody was
+granted on it, or hung on it, still shows.
+
 Definitions are printed by the server, so a new major version seals anew.
 """
 
@@ -16,7 +19,8 @@ import psycopg
 
 _OBJECTS: Final = """
 with ours as (
-    select c.oid, c.relkind, format('%I.%I', n.nspname, c.relname) as name, c.relowner,
+    select c.oid, c.relkind, c.relispartition, format('%I.%I', n.nspname, c.relname) as name,
+           c.relowner,
            c.relrowsecurity, c.relforcerowsecurity, c.relacl
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname in ('brain', 'gate') and c.relkind in ('r', 'p', 'v', 'm')
@@ -32,7 +36,7 @@ with ours as (
 )
 select 'table ' || name as object,
        md5(concat_ws('|', relowner::regrole, relrowsecurity, relforcerowsecurity)) as hash
-from ours where relkind in ('r', 'p')
+from ours where relkind in ('r', 'p') and not relispartition
 union all
 select 'view ' || name, md5(concat_ws('|', relowner::regrole, pg_get_viewdef(oid)))
 from ours where relkind in ('v', 'm')

@@ -34,7 +34,15 @@ WATCH: Final = "gw_watch"
 LIVE: Final = "gw_live"
 LABEL: Final = "gw_label"
 RATE: Final = "gw_rate"
-STATIONS: Final = (GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL, WATCH, LIVE, LABEL, RATE)
+CURATE: Final = "gw_curate"
+LEDGER: Final = "gw_ledger"
+SIGNAL: Final = "gw_signal"
+METRIC: Final = "gw_metric"
+STEWARD: Final = "gw_steward"
+STATIONS: Final = (
+    *(GUARD, INGEST, INDEX, POLICY, JOURNAL, SEAL, WATCH, LIVE, LABEL, RATE),
+    *(LEDGER, SIGNAL, METRIC, STEWARD, CURATE),
+)
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
@@ -54,6 +62,14 @@ def password_of(role: str, secret: str) -> str:
     if not secret:
         raise ValueError("the database secret is empty; set GATEWAY_DATABASE_SECRET")
     return hmac.new(secret.encode(), role.encode(), hashlib.sha256).hexdigest()
+
+
+def derived_key(purpose: str, secret: str) -> bytes:
+    """32 bytes for one purpose of ours, from the secret that the passwords come from.
+
+    Raises ValueError for an empty secret.
+    """
+    return bytes.fromhex(password_of(f"key/{purpose}", secret))
 
 
 def dsn_for(role: str, base_dsn: str, secret: str) -> str:
