@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Address = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 Revision = Annotated[int, Field(ge=1, le=2_147_483_647)]
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,63}$")]
+Question = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
 
 
 class Wire(BaseModel):
@@ -39,10 +40,13 @@ class RetrieveRequest(Wire):
 
     ``audience``, ``task_scope`` and ``purpose`` can only narrow or select among what the
     caller's verified claims already permit. ``thread`` is an explicit reference (id or
-    canonical address). ``mode="raw"`` asks for the vector path outright (debug).
+    canonical address). ``mode="raw"`` asks for the vector path outright (debug). ``turns`` are
+    the asker's own earlier questions of this conversation, oldest first: where no thread answers,
+    they say what a question like "and when was that?" is about.
     """
 
-    query: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+    query: Question
+    turns: Annotated[tuple[Question, ...], Field(max_length=20)] = ()
     thread: Address | None = None
     k: Annotated[int, Field(ge=1, le=50)] = 10
     mode: Literal["auto", "raw"] = "auto"
