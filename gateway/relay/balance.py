@@ -7,12 +7,13 @@ if there is one, and only when no byte of an answer came and it may be repeated.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.relay.address import Address
 from gateway.relay.breaker import Breaker
+from gateway.relay.loan import Lender, Loan
 from gateway.relay.upstream import (
     UpstreamBusy,
     UpstreamError,
@@ -43,20 +44,25 @@ class Backend:
     def admits(self) -> bool:
         return self.well and self.breaker.admits()
 
+    def begin(self) -> None:
+        """One more request is under way."""
+        self.breaker.begin()
+        self.under_way += 1
+
 
 @dataclass(slots=True)
 class Turns:
     """Whose turn it is."""
 
     balance: Balance = Balance.ROUND_ROBIN
-    _next: int = field(default=0, init=False)
+    next: int = field(default=0, init=False)
 
     def pick(self, backends: Sequence[Backend], other_than: Backend | None = None) -> int | None:
         """The place of the next one that may be asked; None = nobody. Cost: a look at each."""
         count = len(backends)
         chosen = None
         for step in range(count):
-            place = (self._next + step) % count
+            place = (self.next + step) % count
             backend = backends[place]
             if backend is other_than or not backend.admits():
                 continue
@@ -65,7 +71,7 @@ class Turns:
             if self.balance is Balance.ROUND_ROBIN:
                 break
         if chosen is not None:
-            self._next = (chosen + 1) % count
+            self.next = (chosen + 1) % count
         return chosen
 
 
@@ -77,6 +83,9 @@ class Balanced:
     ) -> None:
         self._backends = tuple(backend for backend, _ in members)
         self._transports = tuple(transport for _, transport in members)
+        self._lenders = {
+            backend: transport for backend, transport in members if isinstance(transport, Lender)
+        }
         self._turns = Turns(balance)
         self._single = (self._backends[0], self._transports[0]) if len(members) == 1 else None
 
@@ -84,17 +93,52 @@ class Balanced:
         first = self._pick(None)
         if first is None:
             raise UpstreamUnavailable("no backend is well")
+        first[0].begin()
+        return await self._second_try(first[0], first[1].request(request), request)
+
+    def lend(self) -> Loan | None:
+        """A kept connection to whoever is next; None too when that one has none idle."""
+        turn = self._turns.next
+        picked = self._pick(None)
+        if picked is None:
+            return None
+        backend = picked[0]
+        lender = self._lenders.get(backend)
+        loan = None if lender is None else lender.lend()
+        if loan is None:
+            self._turns.next = turn  # nobody was asked
+            return None
+        backend.begin()
+        loan.backend, loan.lender = backend, self
+        return loan
+
+    async def resume(self, loan: Loan, request: UpstreamRequest) -> UpstreamResponse:
+        """The answer to what was asked over a loan; see `relay.loan`."""
+        backend = loan.backend
+        if backend is None:
+            raise RuntimeError("a loan of somebody else")
+        answer = self._lenders[backend].resume(loan, request)
+        return await self._second_try(backend, answer, request)
+
+    async def _second_try(
+        self,
+        first: Backend,
+        answer: Awaitable[UpstreamResponse],
+        request: UpstreamRequest,
+    ) -> UpstreamResponse:
+        """The answer of ``first``; when it gives none and another may be asked, that one's."""
         try:
-            return await _ask(*first, request)
+            return await _counted(first, answer)
         except UpstreamUnavailable as error:
             if not error.again:
                 raise
-            other = self._pick(first[0])
-            if other is None and not error.unsent and first[0].admits():
-                other = first
+            other = self._pick(first)
+            if other is None and not error.unsent:
+                other = self._pick(None)
             if other is None:
                 raise
-        return await _ask(*other, request)
+        other[0].begin()
+        return await _counted(other[0], other[1].request(request))
 
     async def aclose(self) -> None:
         for transport in self._transports:
@@ -108,13 +152,10 @@ class Balanced:
         return None if place is None else (self._backends[place], self._transports[place])
 
 
-async def _ask(
-    backend: Backend, transport: UpstreamTransport, request: UpstreamRequest
-) -> UpstreamResponse:
-    backend.breaker.begin()
-    backend.under_way += 1
+async def _counted(backend: Backend, answer: Awaitable[UpstreamResponse]) -> UpstreamResponse:
+    """An answer that counts; the backend has begun."""
     try:
-        response = await transport.request(request)
+        response = await answer
     except BaseException as error:
         backend.under_way -= 1
         judge(backend.breaker, error)

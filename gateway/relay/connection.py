@@ -56,7 +56,6 @@ class Connection(asyncio.Protocol):
         self._parser: Any = None
         self._poll: select.poll | None = None
         self._exchange: Exchange | None = None
-        self._head: asyncio.Future[Exchange] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._method = ""
         self._until_eof = self._interim = self._complete = self._reading_head = False
@@ -68,17 +67,26 @@ class Connection(asyncio.Protocol):
 
     # --- for the pool -----------------------------------------------------------------------
 
-    def begin(self, method: str) -> asyncio.Future[Exchange]:
-        """Be ready for one response; the future holds it when its header block is complete."""
+    def begin(self, method: str) -> Exchange:
+        """Be ready for one response, which is empty until its header block is complete."""
         self.heard = self._complete = self._keep = self._until_eof = self._interim = False
         self._reading_head = self._sending = True
         self._interims = self._silent_bytes = 0
         self._method = method
         self._parser = httptools.HttpResponseParser(self)
-        self._exchange = Exchange(self, self.loop, self.times.idle_s)
-        self._head = self.loop.create_future()
+        exchange = self._exchange = Exchange(self, self.loop, self.times.idle_s)
         self._ends = self.loop.time() + self.times.total_s
-        return self._head
+        return exchange
+
+    def ask(self, head: bytes, told: Callable[[], None]) -> Exchange:
+        """Send a GET that is all of its header block, without waiting; ``told`` is called when
+        something of its answer came, and when none will."""
+        exchange = self.begin("GET")
+        exchange.told = told
+        if self._transport is not None:
+            self._transport.write(head)
+        self.sent()
+        return exchange
 
     def fresh(self) -> bool:
         """Whether the connection is open and holds no unread byte. Cost: one poll(2)."""
@@ -113,19 +121,19 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self.fail(UpstreamInvalid("connection cut"))
 
-    def abandon(self, head: asyncio.Future[Exchange]) -> None:
-        """Cut the exchange of ``head``, unless it ended: then the connection may be another's."""
-        if self._head is head and self._exchange is not None:
+    def abandon(self, exchange: Exchange) -> None:
+        """Cut this exchange, unless it ended: then the connection may be another's."""
+        if self._exchange is exchange:
             self.abort()
 
     def fail(self, error: UpstreamError) -> None:
         """End the exchange with an error and cut the connection."""
-        if self._head is not None and not self._head.done():
-            self._head.set_exception(error)
-            self._head.exception()  # read: the waiter may have left
-        if self._exchange is not None:
-            self._exchange.fail(error)
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.fail(error)
         self._cut()
+        if exchange is not None and exchange.told is not None:
+            exchange.told()
 
     # --- for the exchange -------------------------------------------------------------------
 
@@ -170,8 +178,9 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._exchange is not None and self._until_eof and exc is None:
-            self._exchange.end()
+        ended = self._exchange if self._until_eof and exc is None else None
+        if ended is not None:
+            ended.end()
         else:
             self.fail(
                 UpstreamInvalid("the answer ended before its end")
@@ -182,6 +191,8 @@ class Connection(asyncio.Protocol):
             self._writable.set_exception(UpstreamUnavailable("connection lost while writing"))
             self._writable.exception()
         self._cut()
+        if ended is not None and ended.told is not None:
+            ended.told()
 
     def pause_writing(self) -> None:
         self._writable = self.loop.create_future()
@@ -192,7 +203,8 @@ class Connection(asyncio.Protocol):
         self._writable = None
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is None or self._complete:
+        exchange = self._exchange
+        if exchange is None or self._complete:
             self._cut()  # bytes that nobody asked for
             return
         self.heard, self._body_seen = True, False
@@ -204,6 +216,8 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             if self._complete:
                 self._cut()  # the response is whole; what follows it is not ours
+                if exchange.told is not None:
+                    exchange.told()
                 return
             ours = error.__context__  # what one of our callbacks raised
             unread = UpstreamInvalid("the answer cannot be parsed")
@@ -216,6 +230,9 @@ class Connection(asyncio.Protocol):
             self._silent_bytes += len(data)
             if self._silent_bytes > HEADER_BYTES:
                 self.fail(UpstreamInvalid("a header block without end"))
+                return
+        if exchange.told is not None and exchange.status:
+            exchange.told()
 
     # --- httptools ------------------------------------------------------------------------------
 
@@ -231,7 +248,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         exchange = self._exchange
-        if exchange is None or self._head is None:
+        if exchange is None:
             raise UpstreamInvalid("an answer without a question")
         status = self._parser.get_status_code()
         if status < 200:
@@ -251,15 +268,13 @@ class Connection(asyncio.Protocol):
         self._silent_bytes = 0
         self.relax()
         self._watch()
-        exchange.status = status
         self._until_eof = framing.until_eof
         self._keep = (
             self._parser.should_keep_alive() and not framing.until_eof and not framing.doubtful
         )
         if self._method == "HEAD":
             self._finish()  # the parser would wait for the body that the length names
-        if not self._head.done():
-            self._head.set_result(exchange)
+        exchange.opened(status)
 
     def on_body(self, body: bytes) -> None:
         if self._complete or self._exchange is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
 from gateway.relay.upstream import UpstreamError
@@ -31,7 +31,7 @@ class Exchange:
     """One response: its status, its headers, and its body in pieces, once."""
 
     __slots__ = (
-        "_error",
+        "_head",
         "_held_bytes",
         "_idle_s",
         "_loop",
@@ -39,20 +39,25 @@ class Exchange:
         "_source",
         "_waiter",
         "done",
+        "error",
         "headers",
         "status",
+        "told",
     )
 
     def __init__(self, source: Source, loop: asyncio.AbstractEventLoop, idle_s: float) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.done = False
+        self.error: UpstreamError | None = None
+        self.told: Callable[[], None] | None = None
+        """Called when something came or it failed, by whoever waits without a task."""
+        self._head: asyncio.Future[Exchange] | None = None
         self._source = source
         self._loop = loop
         self._idle_s = idle_s
         self._pieces: collections.deque[bytes] = collections.deque()
         self._held_bytes = 0
-        self._error: UpstreamError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -60,8 +65,8 @@ class Exchange:
 
     async def __anext__(self) -> bytes:
         while not self._pieces:
-            if self._error is not None:
-                raise self._error
+            if self.error is not None:
+                raise self.error
             if self.done:
                 raise StopAsyncIteration
             self._waiter = self._loop.create_future()
@@ -82,6 +87,30 @@ class Exchange:
         if not self.done:
             self._source.abort()
 
+    def head(self) -> asyncio.Future[Exchange]:
+        """Done when the header block is complete; fails with what ended it before."""
+        if self._head is None:
+            self._head = self._loop.create_future()
+            if self.error is not None and not self.status:
+                self._head.set_exception(self.error)
+            elif self.status:
+                self._head.set_result(self)
+        return self._head
+
+    def opened(self, status: int) -> None:
+        """The header block is complete."""
+        self.status = status
+        if self._head is not None and not self._head.done():
+            self._head.set_result(self)
+
+    def taken(self) -> bytes:
+        """All pieces of a body that is whole, for whoever waits without a task."""
+        pieces = self._pieces
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._held_bytes = 0
+        return whole
+
     def put(self, piece: bytes) -> bool:
         """Take a piece of body; True when the upstream must pause."""
         self._pieces.append(piece)
@@ -96,8 +125,11 @@ class Exchange:
 
     def fail(self, error: UpstreamError) -> None:
         """The body ends before its end. Pieces that came before are still given."""
-        if not self.done and self._error is None:
-            self._error = error
+        if not self.done and self.error is None:
+            self.error = error
+            if self._head is not None and not self._head.done():
+                self._head.set_exception(error)
+                self._head.exception()  # read: the waiter may have left
             self._wake()
 
     def _wake(self) -> None:

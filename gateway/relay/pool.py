@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ from gateway.relay.address import Address as Address
 from gateway.relay.connection import Connection
 from gateway.relay.dial import context_of, dial
 from gateway.relay.exchange import Exchange
+from gateway.relay.loan import Loan
+from gateway.relay.places import Places
 from gateway.relay.upstream import (
     UpstreamBusy,
     UpstreamInvalid,
@@ -27,6 +29,7 @@ from gateway.relay.upstream import (
     UpstreamResponse,
     UpstreamTimes,
     UpstreamUnavailable,
+    head_of,
     repeatable,
     whole,
 )
@@ -46,37 +49,74 @@ class Pool:
     idle_s: float = 30.0
     _idle: collections.deque[Connection] = field(default_factory=collections.deque, init=False)
     _open: set[Connection] = field(default_factory=set, init=False)
-    _turns: asyncio.Semaphore = field(init=False)
+    _places: Places = field(init=False)
     _tls: ssl.SSLContext | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._turns = asyncio.Semaphore(self.limit)
+        self._places = Places(self.limit)
         self._tls = context_of(self.address)  # read once
 
     async def request(self, request: UpstreamRequest) -> UpstreamResponse:
-        if self._turns.locked():
+        if not self._places.take():
             await self._turn()
-        else:
-            await self._turns.acquire()
-        turn = _Turn(self._turns)
+        turn = _Turn(self._places)
         try:
             connection = self._reusable()
             if connection is None:
                 return await self._send(await self._connect(), request, turn)
-            try:
-                return await self._send(connection, request, turn)
-            except UpstreamUnavailable:
-                if connection.heard or not repeatable(request):
-                    raise
-            try:
-                second = await self._connect()
-            except UpstreamUnavailable as error:
-                error.unsent = False  # it was sent, over the dead connection
-                raise
-            return await self._send(second, request, turn, repeated=True)
+            answer = self._send(connection, request, turn)
+            return await self._second_try(connection, answer, request, turn)
         except BaseException:
             turn.end()
             raise
+
+    def lend(self) -> Loan | None:
+        """A kept connection for one GET, with its place; see `relay.loan`."""
+        if not self._idle or not self._places.take():
+            return None
+        connection = self._reusable()
+        if connection is None:
+            self._places.give()
+            return None
+        return Loan(self, connection, self._places.give)
+
+    async def resume(self, loan: Loan, request: UpstreamRequest) -> UpstreamResponse:
+        """The answer to what was asked over a loan; see `relay.loan`."""
+        turn = _Turn(self._places)
+        try:
+            answer = self._answered(loan, turn)
+            return await self._second_try(loan.connection, answer, request, turn)
+        except BaseException:
+            turn.end()
+            raise
+
+    async def _second_try(
+        self,
+        connection: Connection,
+        answer: Awaitable[_Held],
+        request: UpstreamRequest,
+        turn: _Turn,
+    ) -> _Held:
+        """The answer over a kept connection; when that was dead, over a new one."""
+        try:
+            return await answer
+        except UpstreamUnavailable:
+            if connection.heard or not repeatable(request):
+                raise
+        try:
+            second = await self._connect()
+        except UpstreamUnavailable as error:
+            error.unsent = False  # it was sent, over the dead connection
+            raise
+        return await self._send(second, request, turn, repeated=True)
+
+    async def _answered(self, loan: Loan, turn: _Turn) -> _Held:
+        try:
+            exchange = await loan.answered()
+        except UpstreamUnavailable as error:
+            error.again = not loan.connection.heard
+            raise
+        return _Held(exchange, turn, loan.connection, None)
 
     async def aclose(self) -> None:
         for connection in list(self._open):
@@ -85,7 +125,7 @@ class Pool:
     async def _turn(self) -> None:
         try:
             async with asyncio.timeout(self.times.connect_s):
-                await self._turns.acquire()
+                await self._places.wait()
         except TimeoutError:
             raise UpstreamBusy("every connection is in use") from None
 
@@ -125,10 +165,11 @@ class Pool:
         *,
         repeated: bool = False,
     ) -> _Held:
-        head = connection.begin(request.method)
+        exchange = connection.begin(request.method)
+        head = exchange.head()
         sender: asyncio.Task[None] | None = None
         try:
-            await connection.write(_head_of(request))
+            await connection.write(head_of(request))
             if request.body is None:
                 connection.sent()
             else:
@@ -137,9 +178,9 @@ class Pool:
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if sender.done() and not head.done():
                     sender.result()
-            exchange = await head
+            await head
         except BaseException as error:
-            connection.abandon(head)
+            connection.abandon(exchange)
             if sender is not None:
                 sender.cancel()
             if isinstance(error, UpstreamUnavailable) and not connection.heard:
@@ -156,15 +197,15 @@ class Pool:
 class _Turn:
     """One place in the pool, given back once."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_places",)
 
-    def __init__(self, turns: asyncio.Semaphore) -> None:
-        self._turns: asyncio.Semaphore | None = turns
+    def __init__(self, places: Places) -> None:
+        self._places: Places | None = places
 
     def end(self) -> None:
-        if self._turns is not None:
-            self._turns.release()
-            self._turns = None
+        if self._places is not None:
+            self._places.give()
+            self._places = None
 
 
 class _Held:
@@ -207,21 +248,6 @@ def _sent_or_failed(sender: asyncio.Task[None], connection: Connection) -> None:
     """A body that could not be sent to its end, after its answer began: both are cut."""
     if not sender.cancelled() and sender.exception() is not None:
         connection.fail(UpstreamInvalid("the request was not sent to its end"))
-
-
-def _head_of(request: UpstreamRequest) -> bytes:
-    parts = [request.method.encode("ascii"), b" ", request.target, b" HTTP/1.1\r\n"]
-    for name, value in request.headers:
-        parts += (name, b": ", value, b"\r\n")
-    if request.body is not None:
-        if request.body_bytes is None:
-            parts.append(b"transfer-encoding: chunked\r\n")
-        else:
-            parts.append(b"content-length: %d\r\n" % request.body_bytes)
-    elif request.method in {"POST", "PUT", "PATCH"}:
-        parts.append(b"content-length: 0\r\n")
-    parts.append(b"\r\n")
-    return b"".join(parts)
 
 
 async def _send_body(connection: Connection, request: UpstreamRequest) -> None:

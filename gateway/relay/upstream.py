@@ -101,6 +101,22 @@ def repeatable(request: UpstreamRequest) -> bool:
     return request.body is None and request.method in _IDEMPOTENT
 
 
+def head_of(request: UpstreamRequest) -> bytes:
+    """The request line and header block as they are sent, framing included."""
+    parts = [request.method.encode("ascii"), b" ", request.target, b" HTTP/1.1\r\n"]
+    for name, value in request.headers:
+        parts += (name, b": ", value, b"\r\n")
+    if request.body is not None:
+        if request.body_bytes is None:
+            parts.append(b"transfer-encoding: chunked\r\n")
+        else:
+            parts.append(b"content-length: %d\r\n" % request.body_bytes)
+    elif request.method in {"POST", "PUT", "PATCH"}:
+        parts.append(b"content-length: 0\r\n")
+    parts.append(b"\r\n")
+    return b"".join(parts)
+
+
 async def whole(body: AsyncIterator[bytes], body_bytes: int | None) -> AsyncIterator[bytes]:
     """The pieces of a body, none of them empty, as many bytes as were declared.
 
