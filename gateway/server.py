@@ -17,6 +17,7 @@ import uvicorn
 
 from gateway.errors import GatewayError
 from gateway.ingress import descriptors
+from gateway.ingress.door import Door
 from gateway.ingress.limits import Limits
 from gateway.ingress.protocol import guarded
 
@@ -83,12 +84,19 @@ class _Server(uvicorn.Server):
         self.config.timeout_graceful_shutdown = left_s  # type: ignore[assignment]  # theirs waits
 
 
-def server_for(app: Any, limits: Limits, *, graceful_s: float, sockets: bool = False) -> _Server:
+def server_for(
+    app: Any,
+    limits: Limits,
+    *,
+    graceful_s: float,
+    sockets: bool = False,
+    door: Door | None = None,
+) -> _Server:
     """One guarded uvicorn server around an ASGI callable; start it with a bound socket."""
     return _Server(
         uvicorn.Config(
             app,
-            http=guarded(limits, sockets=sockets),
+            http=guarded(limits, sockets=sockets, door=door),
             ws="none",
             lifespan="off",
             proxy_headers=False,
@@ -115,8 +123,10 @@ async def serve(
     stop: asyncio.Event | None = None,
     on_ready: Callable[[], Awaitable[None]] | None = None,
     on_end: Callable[[float], Awaitable[None]] | None = None,
+    door: Door | None = None,
 ) -> None:
     """Serve both listeners until SIGTERM, SIGINT or ``stop``; return when both have drained.
+    ``door`` counts the connections of the data listener.
 
     Order of the end: ``on_drain`` (readiness turns false), ``drain_wait_s`` for a load
     balancer to see it, nothing is accepted any more, ``on_end`` ends what would stay open by
@@ -125,7 +135,7 @@ async def serve(
     """
     descriptors.allow(limits.connections)
     stop, hurry = stop or asyncio.Event(), asyncio.Event()
-    data = server_for(data_app, limits, graceful_s=graceful_s, sockets=True)
+    data = server_for(data_app, limits, graceful_s=graceful_s, sockets=True, door=door)
     admin = server_for(admin_app, limits, graceful_s=1.0)
     with _signals(stop, hurry, (data, admin)):
         tasks = [

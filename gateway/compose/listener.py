@@ -20,6 +20,7 @@ def limits_of(limits: LimitSettings) -> Limits:
         body_rate=limits.body_rate_min,
         request_s=limits.request_ms / 1_000,
         connections=limits.connections_max,
+        connections_per_peer=limits.connections_per_peer_max,
         message_bytes=limits.message_bytes_max,
         ping_s=limits.ping_ms / 1_000,
         stream_s=limits.stream_ms / 1_000,

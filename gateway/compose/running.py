@@ -27,6 +27,8 @@ from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
 from gateway.compose.telemetry import opened_telemetry
 from gateway.holder import SnapshotHolder
+from gateway.ingress.door import Door
+from gateway.ingress.provenance import trusted_peer
 from gateway.reload.watcher import Watcher
 from gateway.settings import Listen, Settings
 from gateway.surfaces.admin.plane import AdminPlane
@@ -152,6 +154,7 @@ async def _serving(
         )
     )
     stop, up = asyncio.Event(), asyncio.Event()
+    door = _door(parts)
 
     async def on_drain() -> None:
         health.drain()
@@ -172,6 +175,7 @@ async def _serving(
             stop=stop,
             on_ready=on_ready,
             on_end=parts.data_plane.streams.drain,
+            door=door,
         ),
         name="listeners",
     )
@@ -196,6 +200,23 @@ async def _serving(
     finally:
         stop.set()
         await serving
+
+
+def _door(parts: Parts) -> Door:
+    """The connections of the data listener. Whom policy trusts is asked when it matters."""
+
+    def trusted(client: str) -> bool:
+        return trusted_peer(client, parts.snapshots.current.trusted_peers) is not None
+
+    recorder, counters = parts.telemetry.recorder, parts.telemetry.counters
+    door = Door(parts.data_plane.limits, trusted=trusted, told=recorder.turned_away)
+    counters.family(
+        "gateway_refused_connections_total",
+        "Refusals of the protocol, before there was a request.",
+        ("code",),
+        door.refused,
+    )
+    return door
 
 
 def _url(bound: socket) -> str:

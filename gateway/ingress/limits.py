@@ -30,6 +30,7 @@ class Limits:
     body_rate: int = 512
     request_s: float = 30.0
     connections: int = 10_000
+    connections_per_peer: int = 1_000
     message_bytes: int = 1024 * 1024
     ping_s: float = 20.0
     stream_s: float = 3_600.0

@@ -29,6 +29,7 @@ from gateway.errors import (
     status_of,
 )
 from gateway.ingress.abort import ABORT
+from gateway.ingress.door import Door
 from gateway.ingress.ending import LINGER_S, Ending
 from gateway.ingress.handshake import Handshake, names_socket, read_handshake
 from gateway.ingress.limits import Limits
@@ -55,12 +56,13 @@ _METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELET
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's httptools protocol, with the checks it leaves to others.
 
-    Set ``limits`` and ``sockets`` (whether it takes WebSockets) through :func:`guarded`; one
-    class per listener.
+    Set ``limits``, ``sockets`` (whether it takes WebSockets) and ``door`` (how many connections
+    an address may have) through :func:`guarded`; one class per listener.
     """
 
     limits: Limits = Limits()
     sockets: bool = False
+    door: Door = Door(limits)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -84,13 +86,20 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # theirs
         super().connection_made(transport)
         self._ending = Ending(transport, self._end)
-        self._arm()
+        self._peer = self.client[0] if self.client else ""
+        self._entered = self.door.enter(self._peer)
+        if self._entered:
+            self._arm()
+        else:
+            self._refuse(Code.OVERLOADED)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._silence()
         if self._stall is not None:
             self._stall.cancel()
         self._closed = True
+        if self._entered:
+            self.door.leave(self._peer)
         # uvicorn tells only the newest request; the one under way may be an earlier one
         self.pipeline.clear()
         for cycle in self._open:
@@ -300,7 +309,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.set_protocol(socket)
         if early:
             socket.data_received(early)
-        socket.run(self.app)
+        socket.run(self._inside)
+
+    async def _inside(self, scope: Any, receive: Any, send: Any) -> None:
+        """The application; a socket keeps its place in the share of its address until it ends."""
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.door.leave(self._peer)
 
     # --- judgement ------------------------------------------------------------------------
 
@@ -370,6 +386,8 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self._closed = True
         self._disarm()
+        request_id = new_request_id()
+        self.door.send_away(code, self._peer, request_id)
         running = [cycle for cycle in self._open if not cycle.response_complete]
         if running and running[-1].more_body:
             # The body of this request is broken: it ends as an abort, never as a short body.
@@ -384,7 +402,7 @@ class GuardedProtocol(HttpToolsProtocol):
             for cycle in running:
                 cycle.keep_alive = False
             return
-        body = problem_body(code, request_id := new_request_id())
+        body = problem_body(code, request_id)
         head = [
             STATUS_LINE[status_of(code)],
             b"content-type: ",
@@ -401,6 +419,9 @@ class GuardedProtocol(HttpToolsProtocol):
             self._linger()
 
 
-def guarded(limits: Limits, *, sockets: bool = False) -> type[GuardedProtocol]:
+def guarded(
+    limits: Limits, *, sockets: bool = False, door: Door | None = None
+) -> type[GuardedProtocol]:
     """A protocol class bound to one listener's limits, to be passed as uvicorn's ``http=``."""
-    return type("BoundProtocol", (GuardedProtocol,), {"limits": limits, "sockets": sockets})
+    bound = {"limits": limits, "sockets": sockets, "door": door or Door(limits)}
+    return type("BoundProtocol", (GuardedProtocol,), bound)

@@ -230,6 +230,8 @@ class LimitSettings(_Section):
     body_rate_min: Count = 512
     """Bytes a second that a body passed on must reach, ``body_ms`` set aside."""
     connections_max: Count = 10_000
+    connections_per_peer_max: Count = 1_000
+    """Connections of one address (a /64 of IPv6); trusted peers have no such bound."""
     message_bytes_max: Count = 1_048_576
     """One message of a WebSocket, in either direction."""
     ping_ms: Milliseconds = 20_000

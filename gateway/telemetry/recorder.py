@@ -6,6 +6,7 @@ leaves. This one comes after the decision and cannot fail the request.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Final
 
@@ -24,6 +25,7 @@ from opentelemetry.trace import (
 )
 
 from gateway.decisions.log import DecisionLog
+from gateway.errors import Code, status_of
 from gateway.journal.event import Journal, SecurityEvent
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.counters import Counters
@@ -31,6 +33,8 @@ from gateway.telemetry.fields import STATION, RequestRecord, checked, of_event, 
 from gateway.telemetry.trace import PeerTrace, TraceContext, begin
 
 SPAN_NAME: Final = "gateway.request"
+SURFACE_PROTOCOL: Final = "protocol"
+"""Surface of whoever was refused before a request was there."""
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _NOTED_MAX: Final = 10_000
 
@@ -108,6 +112,31 @@ class Recorder:
             self._span(record)
         if record.event is not None:
             self._log_event(record)
+
+    def turned_away(self, code: Code, peer: str, request_id: str) -> None:
+        """Log a refusal of the protocol, which comes before there is a request to record."""
+        if self._access_log is None:
+            return
+        began = time.perf_counter_ns()
+        self._access_log.add(
+            RequestRecord(
+                trace=self.begin(None, trusted=False),
+                request_id=request_id,
+                surface=SURFACE_PROTOCOL,
+                method="",
+                route="",
+                audience="",
+                profile="",
+                decision="deny",
+                status=status_of(code),
+                code=code,
+                policy_digest="",
+                began_ns=time.time_ns(),
+                started_ns=began,
+                ended_ns=began,
+                peer=peer,
+            )
+        )
 
     def _span(self, record: RequestRecord) -> None:
         trace, peer = record.trace, record.trace.peer

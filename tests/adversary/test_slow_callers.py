@@ -16,6 +16,7 @@ from tests.services import Cluster, Database, fresh_database
 MANY = 2_000
 PATIENT = """
 [limits]
+connections_per_peer_max = 4000
 header_ms = 120000
 body_ms = 120000
 body_idle_ms = 120000

@@ -24,7 +24,9 @@ from gateway.authn.own_keys import OwnKeys
 from gateway.egress.guard import Guard
 from gateway.egress.registry import Content, Key, Label, Registered, RegistryUnavailable
 from gateway.holder import SnapshotHolder
+from gateway.ingress.door import Door
 from gateway.ingress.limits import Limits
+from gateway.ingress.provenance import trusted_peer
 from gateway.journal.event import JournalUnavailable, SecurityEvent
 from gateway.relay.fleet import Fleet
 from gateway.relay.hop import Hop, Target
@@ -216,6 +218,14 @@ class Stage:
         admission: Admission | None = None,
     ) -> None:
         self.admission = admission
+        self.turned_away: list[tuple[str, str, str]] = []
+        self.door = Door(
+            limits,
+            trusted=lambda client: (
+                trusted_peer(client, self.holder.current.trusted_peers) is not None
+            ),
+            told=lambda *told: self.turned_away.append(told),
+        )
         self.snapshot = snapshot
         self.issuers = issuers
         self.limits = limits
@@ -244,6 +254,7 @@ class Stage:
         self.journal.__init__()  # type: ignore[misc]
         self.records.all.clear()
         self.records.some.clear()
+        self.turned_away.clear()
 
     def __enter__(self) -> Stage:
         self._thread.start()
@@ -324,6 +335,7 @@ class Stage:
             stop=self._stop,
             on_ready=ready,
             on_end=app.streams.drain,
+            door=self.door,
         )
         await self.hop.aclose()
         behind.close()

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from gateway.errors import Code
 from gateway.journal.event import EventKind, JournalUnavailable, SecurityEvent
 from gateway.settings import TelemetrySettings
 from gateway.telemetry.access_log import line
@@ -199,6 +200,19 @@ def test_access_log_has_one_line_per_request(seen: Seen) -> None:
     assert first["trace_id"] == SAMPLED.trace_hex
     assert "security_event" not in first
     assert second["security_event"]["kind"] == "wrong_audience_result"
+
+
+def test_access_log_has_a_line_for_who_was_refused_before_there_was_a_request(seen: Seen) -> None:
+    """With peer, code and the id of the refusal; it is no request, so nothing else counts it."""
+    before = seen.telemetry.counters.text()
+    seen.telemetry.recorder.turned_away(Code.HEADERS_TOO_LARGE, "192.0.2.1", "r" * 32)
+    assert seen.telemetry.counters.text() == before
+    seen.telemetry.close()
+    (told,) = map(json.loads, seen.lines.getvalue().splitlines())
+    assert (told["peer"], told["gateway.request_id"]) == ("192.0.2.1", "r" * 32)
+    assert (told["gateway.code"], told["http.response.status_code"]) == ("headers_too_large", 431)
+    assert (told["gateway.surface"], told["gateway.decision"]) == ("protocol", "deny")
+    assert seen.spans.get_finished_spans() == ()
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
