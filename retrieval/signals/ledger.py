@@ -33,6 +33,9 @@ from retrieval.stores.postgres.failures import mapped
 from retrieval.stores.roles import LEDGER, derived_key, dsn_for
 from retrieval.threads.function_words import FUNCTION_WORDS
 
+ANONYMOUS: Final = "anonymous"
+"""The subject of callers without a name; they are many and count as nobody."""
+_NOBODY: Final = "0" * 64
 _NAMESPACE: Final = UUID("7d0c7a4e-52f0-4b0e-9a4b-3f5b8b0f6a11")
 
 _COMMON: Final = (
@@ -186,6 +189,8 @@ class Ledger:
 
     def consumer(self, subject_id: str) -> str:
         """The keyed hash that stands for a subject where only distinctness counts."""
+        if subject_id == ANONYMOUS:
+            return _NOBODY
         return _keyed(self._consumer_key, subject_id)
 
     def _caller(self, ask: Ask) -> dict[str, object]:

@@ -1,0 +1,48 @@
+"""How signals are drawn: thresholds, windows and retention, all in one place.
+
+Laws
+    * Nothing here opens access, and nothing here is read while a question is answered.
+    * Every bound is finite. A value outside its range is refused at construction.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+Months = Annotated[int, Field(ge=1, le=120)]
+
+
+class SignalSettings(BaseModel):
+    """``webhook_url``: who hears of gaps that were routed; none: the tables alone tell.
+
+    ``subjects_min``: how many different subjects make a word known or change a thread's health.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    events_kept_months: Months = 13
+    deliveries_kept_months: Months = 2
+    """How long a pack can be cited and spoken about; its rows name the subject."""
+    repeated: Annotated[int, Field(ge=1, le=10_000)] = 3
+    """How often a gap is met before it is routed."""
+    subjects_min: Annotated[int, Field(ge=3, le=1_000)] = 5
+    window: timedelta = timedelta(days=30)
+    """How long a word or a judgement of a subject counts."""
+    pause: timedelta = timedelta(hours=24)
+    """How long the health of a thread stays before feedback may change it again."""
+    units_min: Annotated[int, Field(ge=1, le=1_000)] = 2
+    """A thread with fewer units is weak."""
+    coverage_min: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """The share of a question's word mass that a text has if it is about it at all."""
+    period_s: Annotated[float, Field(gt=0, le=3_600)] = 30.0
+    """Between two passes over new events."""
+    webhook_url: str | None = None
+    webhook_secret: SecretStr | None = None
+    webhook_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
+
+
+MONTHS_AHEAD: Final = 3
+"""Partitions that stand ready; a worker that is down for less than that costs nobody anything."""

@@ -1,0 +1,202 @@
+"""The worker behind signals: classifies questions as they come, and tends the tables.
+
+Laws
+    * It runs beside the processes that serve, never in one: what it reads no caller may, and what
+      it takes of the processor no caller's answer waits for.
+    * Of several, one leads: the lock of the database dies with the leader's session.
+    * A pass can be repeated: after a crash the next one finds the same.
+    * It may be down. Then gaps of that time stay unclassified, rates get old, and nobody who asks
+      notices: partitions stand ready for months.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import AsyncExitStack
+from enum import StrEnum
+from typing import Any, Final
+
+import psycopg
+
+from retrieval.errors import StoreUnavailable
+from retrieval.settings import ResolutionSettings
+from retrieval.signals.classify import Classifier
+from retrieval.signals.corpus import Corpus
+from retrieval.signals.inquiry import CHANNEL, InquirySeal
+from retrieval.signals.settings import MONTHS_AHEAD, SignalSettings
+from retrieval.signals.webhook import Webhook
+from retrieval.stores.roles import METRIC, SIGNAL, dsn_for
+
+RETRY_S: Final = 2.0
+STANDBY_S: Final = 2.0
+INQUIRIES_MAX: Final = 2_000
+"""Questions that are looked at between two passes; of a flood the rest stays unclassified."""
+_SEND_S: Final = 1.0
+_OUTBOX_DAYS: Final = 30
+_LOCK: Final = 0x5167_4A15
+_log = logging.getLogger(__name__)
+
+_FORGET_USES: Final = "delete from brain.question_term_use where last_at < now() - %(window)s"
+_FORGET_TERMS: Final = """
+delete from brain.question_term t
+where not exists (select from brain.question_term_use u where u.term_hmac = t.term_hmac)
+  and t.word is null
+"""
+_FORGET_MESSAGES: Final = """
+delete from brain.signal_outbox
+where state <> 'pending' and made_at < now() - make_interval(days => %(days)s)
+"""
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+
+
+class WorkerState(StrEnum):
+    """What a worker is doing: leading, waiting for the lock, or without a database."""
+
+    LEADING = "leading"
+    STANDBY = "standby"
+    DOWN = "down"
+
+
+class SignalWorker:
+    """One worker. ``base_dsn`` and ``secret`` as for the stores.
+
+    Raises ValueError for a webhook that it must not use.
+    """
+
+    def __init__(
+        self,
+        base_dsn: str,
+        secret: str,
+        settings: SignalSettings,
+        resolution: ResolutionSettings | None = None,
+    ) -> None:
+        self.state = WorkerState.DOWN
+        self._signal_dsn: Final = dsn_for(SIGNAL, base_dsn, secret)
+        self._metric_dsn: Final = dsn_for(METRIC, base_dsn, secret)
+        self._secret: Final = secret
+        self._settings: Final = settings
+        self._resolution: Final = resolution or ResolutionSettings()
+        self._seal: Final = InquirySeal(secret)
+        self._webhook: Final = webhook_of(settings)
+
+    async def run(self) -> None:
+        """Work until cancelled, reconnecting for ever."""
+        try:
+            while True:
+                try:
+                    async with AsyncExitStack() as stack:
+                        await self._lead(stack)
+                except* (psycopg.Error, StoreUnavailable) as faults:
+                    names = {type(one).__name__ for one in faults.exceptions}
+                    _log.warning("signals: lost the database: %s", ", ".join(sorted(names)))
+                self.state = WorkerState.DOWN
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self.state = WorkerState.DOWN
+            if self._webhook is not None:
+                await self._webhook.aclose()
+
+    async def _lead(self, stack: AsyncExitStack) -> None:
+        leading = await stack.enter_async_context(await _connected(self._signal_dsn))
+        while not await _take_lock(leading):
+            self.state = WorkerState.STANDBY
+            await asyncio.sleep(STANDBY_S)
+        await leading.execute(f"listen {CHANNEL}".encode())
+        own = [await stack.enter_async_context(await _connected(self._signal_dsn)) for _ in "abc"]
+        metric = await stack.enter_async_context(await _connected(self._metric_dsn))
+        self.state = WorkerState.LEADING
+        async with asyncio.TaskGroup() as together:
+            together.create_task(self._listen(leading, own[0]), name="inquiries")
+            together.create_task(self._tend(own[1], metric), name="passes")
+            if self._webhook is not None:
+                together.create_task(self._send(self._webhook, own[2]), name="webhook")
+
+    # --- questions ------------------------------------------------------------------------
+
+    async def _listen(self, leading: Connection, own: Connection) -> None:
+        classifier = Classifier(own, Corpus(own, self._resolution), self._settings, self._secret)
+        taken, since = 0, time.monotonic()
+        async for note in leading.notifies():
+            if time.monotonic() - since > self._settings.period_s:
+                taken, since = 0, time.monotonic()
+            taken += 1
+            if taken > INQUIRIES_MAX:
+                if taken == INQUIRIES_MAX + 1:
+                    _log.warning("signals: more than %d questions a pass", INQUIRIES_MAX)
+                continue
+            inquiry = self._seal.open(note.payload)
+            if inquiry is None:
+                _log.warning("signals: a notification that is no inquiry of ours")
+                continue
+            try:
+                await classifier.classify(inquiry)
+            except (psycopg.errors.DataError, psycopg.errors.QueryCanceled) as fault:
+                # this question alone: it took too long, or holds what the database cannot
+                _log.warning("signals: a question stays unclassified: %s", type(fault).__name__)
+
+    # --- passes ---------------------------------------------------------------------------
+
+    async def _tend(self, own: Connection, metric: Connection) -> None:
+        while True:
+            await tend(own, metric, self._settings)
+            await asyncio.sleep(self._settings.period_s)
+
+    async def _send(self, webhook: Webhook, own: Connection) -> None:
+        while True:
+            if not await webhook.send_due(own):
+                await asyncio.sleep(_SEND_S)
+
+
+async def tend(own: Connection, metric: Connection, settings: SignalSettings) -> None:
+    """One pass: signals, routes, health, rates, partitions, and what is to be forgotten.
+
+    ``own`` is a session of ``gw_signal``, ``metric`` one of ``gw_metric``. Raises psycopg.Error.
+    """
+    notify = settings.webhook_url is not None
+    await own.execute("select brain.derive_signals(%s)", [settings.units_min])
+    await own.execute("select brain.route_signals(%s, %s)", [settings.repeated, notify])
+    await own.execute(
+        "select brain.judge_threads(%s, %s, %s)",
+        [settings.subjects_min, settings.window, settings.pause],
+    )
+    await own.execute(_FORGET_USES, {"window": settings.window})
+    await own.execute(_FORGET_TERMS)
+    await own.execute(_FORGET_MESSAGES, {"days": _OUTBOX_DAYS})
+    await metric.execute("select brain.refresh_metrics()")
+    try:
+        await keep_partitions(metric, settings)
+    except psycopg.errors.LockNotAvailable:
+        _log.warning("signals: partitions are in use, the next pass will tend them")
+
+
+async def keep_partitions(metric: Connection, settings: SignalSettings) -> None:
+    """Makes the next months' partitions and drops those whose time is over."""
+    await metric.execute(
+        "select brain.keep_partitions(%s, %s, %s)",
+        [settings.events_kept_months, settings.deliveries_kept_months, MONTHS_AHEAD],
+    )
+
+
+def webhook_of(settings: SignalSettings) -> Webhook | None:
+    """The configured receiver. Raises ValueError for one that must not be used."""
+    if settings.webhook_url is None:
+        return None
+    if settings.webhook_secret is None:
+        raise ValueError("has no secret to be signed with")
+    return Webhook(
+        settings.webhook_url, settings.webhook_secret, timeout_s=settings.webhook_timeout_s
+    )
+
+
+async def _connected(dsn: str) -> Connection:
+    return await psycopg.AsyncConnection.connect(
+        dsn, autocommit=True, connect_timeout=5, options="-c statement_timeout=20000"
+    )
+
+
+async def _take_lock(connection: Connection) -> bool:
+    row = await (await connection.execute("select pg_try_advisory_lock(%s)", [_LOCK])).fetchone()
+    return row is not None and row[0] is True
