@@ -93,6 +93,7 @@ def run(
                     "author": author or f"source:{owner.origin}",
                     "mapping": mapping.name,
                     "fingerprint": mapping.fingerprint,
+                    "reason": f"ingest of {opened.name}",
                 },
             )
             return _Run(connection, opened, mapping, owner, embedder, key, batch).go(on_progress)

@@ -53,11 +53,12 @@ class ThreadItem:
 
 @dataclass(frozen=True, slots=True)
 class LabelItem:
-    """A term of the controlled vocabulary, and what carries it (addresses)."""
+    """A term of the controlled vocabulary, its other names, and what carries it (addresses)."""
 
     place: str
     term: str
     version: int
+    aliases: tuple[str, ...]
     label: StoredLabel
     units: tuple[str, ...]
     threads: tuple[str, ...]

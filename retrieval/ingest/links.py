@@ -216,6 +216,7 @@ class LinkWriter:
             places={ident: (item.place, item.thread) for ident, item in made.items()},
             held=statements.ARTIFACTS_HELD,
             insert=statements.ARTIFACTS_NEW,
+            content=statements.ARTIFACTS_CONTENT,
             update=statements.ARTIFACTS_LABEL,
             more=lambda ident: {
                 "thread_id": str(thread_id(made[ident].thread)),
@@ -245,7 +246,8 @@ class LinkWriter:
             (statements.UNIT_LABELS, of_units),
             (statements.THREAD_LABELS, of_threads),
         ):
-            self.connection.execute(statement, [[p[0] for p in pairs], [p[1] for p in pairs]])
+            if pairs:
+                self.connection.execute(statement, [[p[0] for p in pairs], [p[1] for p in pairs]])
 
     def _note_superseded(self, documents: Collection[DocumentItem]) -> None:
         """What a reader of the source would stumble over: superseded by nothing, or not at all."""

@@ -2,7 +2,7 @@
 
     unit        address title body [language source active_at inherit keep_label thread role]
     thread      address title [aliases description purpose status]
-    label       term [version units threads]
+    label       term [version aliases units threads]
     artifact    thread title
     membership  thread unit role [confidence status]
     edge        from to relation [confidence]
@@ -75,7 +75,7 @@ CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
         *("inherit", "keep_label", "thread", "role"),
     ),
     Sort.THREAD: ("address", "title", "aliases", "description", "purpose", "status"),
-    Sort.LABEL: ("term", "version", "units", "threads"),
+    Sort.LABEL: ("term", "version", "aliases", "units", "threads"),
     Sort.ARTIFACT: ("thread", "title"),
     Sort.MEMBERSHIP: ("thread", "unit", "role", "confidence", "status"),
     Sort.EDGE: ("from", "to", "relation", "confidence"),
@@ -135,6 +135,7 @@ def _label(mapping: IngestMapping, place: str, record: Record, fields: Fields) -
         place=place,
         term=term,
         version=fields.whole("version", default=1),
+        aliases=fields.texts("aliases", most=TITLE_MAX),
         label=stored_label(mapping, record, place=place, sort=Sort.LABEL, address=term),
         units=fields.addresses("units"),
         threads=fields.addresses("threads"),

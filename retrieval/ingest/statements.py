@@ -47,7 +47,8 @@ def _label_update(table: str, *, staged: bool) -> str:
 AT_WORK: Final = """
     select set_config('gw.origin', %(origin)s, false), set_config('gw.adopt', %(adopt)s, false),
         set_config('gw.author', %(author)s, false), set_config('gw.mapping', %(mapping)s, false),
-        set_config('gw.mapping_sha256', %(fingerprint)s, false)"""
+        set_config('gw.mapping_sha256', %(fingerprint)s, false),
+        set_config('gw.reason', %(reason)s, false)"""
 
 LABELS_HELD: Final = "select id, origin from brain.label where id = any (%s)"
 ARTIFACTS_HELD: Final = "select id, origin from brain.expected_artifact where id = any (%s)"
@@ -149,11 +150,17 @@ POSTINGS_NEW: Final = """
 # --- labels and artifacts -----------------------------------------------------------------
 
 LABELS_NEW: Final = f"""
-    insert into brain.label (id, term, version, {_WORDS}, {_COMPARTMENTS})
-    select id, term, version, {_WORDS}, {_COMPARTMENTS}
-    from jsonb_to_recordset(%s) r (id uuid, term text, version integer, {_WORDS_TYPED},
-        tenant text, jurisdiction text)
+    insert into brain.label (id, term, version, aliases, {_WORDS}, {_COMPARTMENTS})
+    select id, term, version, aliases, {_WORDS}, {_COMPARTMENTS}
+    from jsonb_to_recordset(%s) r (id uuid, term text, version integer, aliases text[],
+        {_WORDS_TYPED}, tenant text, jurisdiction text)
     on conflict do nothing returning id"""
+
+LABELS_CONTENT: Final = """
+    update brain.label o set aliases = r.aliases, deleted_at = null
+    from jsonb_to_recordset(%s) r (id uuid, aliases text[])
+    where o.id = r.id and (o.aliases <> r.aliases or o.deleted_at is not null)
+    returning o.id"""
 
 LABELS_LABEL: Final = _label_update("brain.label", staged=False)
 
@@ -164,6 +171,11 @@ ARTIFACTS_NEW: Final = f"""
     from jsonb_to_recordset(%s) r (id uuid, thread_id uuid, title text, lifecycle_stage text,
         {_WORDS_TYPED}, tenant text, jurisdiction text)
     on conflict do nothing returning id"""
+
+ARTIFACTS_CONTENT: Final = """
+    update brain.expected_artifact o set deleted_at = null
+    from jsonb_to_recordset(%s) r (id uuid) where o.id = r.id and o.deleted_at is not null
+    returning o.id"""
 
 ARTIFACTS_LABEL: Final = _label_update("brain.expected_artifact", staged=False)
 

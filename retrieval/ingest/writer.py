@@ -192,8 +192,13 @@ class Writer:
             places={ident: (item.place, item.term) for ident, item in made.items()},
             held=statements.LABELS_HELD,
             insert=statements.LABELS_NEW,
+            content=statements.LABELS_CONTENT,
             update=statements.LABELS_LABEL,
-            more=lambda ident: {"term": made[ident].term, "version": made[ident].version},
+            more=lambda ident: {
+                "term": made[ident].term,
+                "version": made[ident].version,
+                "aliases": list(made[ident].aliases),
+            },
         )
 
     def governed(
@@ -204,6 +209,7 @@ class Writer:
         places: Mapping[UUID, tuple[str, str]],
         held: str,
         insert: str,
+        content: str,
         update: str,
         more: Callable[[UUID], Mapping[str, Any]],
     ) -> None:
@@ -215,7 +221,7 @@ class Writer:
         labels = {ident: label for ident, label in named.items() if ident not in foreign}
         made = [{**rows.label_row(*one), **more(one[0])} for one in labels.items()]
         outcomes = dict.fromkeys(self._execute(insert, made), Outcome.ACCEPTED)
-        for ident in self._relabel(update, labels):
+        for ident in (*self._execute(content, made), *self._relabel(update, labels)):
             outcomes.setdefault(ident, Outcome.CHANGED)
         self._conclude(sort, labels, outcomes)
 
