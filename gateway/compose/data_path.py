@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gateway.app import DataPlane
 from gateway.authn.bearer import Authenticator
 from gateway.compose import reloading
+from gateway.compose.backends import publish_backends
 from gateway.compose.database import station_dsn, store_settings
 from gateway.compose.failure import no_database
 from gateway.compose.filling import open_embedder
@@ -103,6 +104,7 @@ async def opened(
     hop = Hop(upstreams.targets, keys=keys, gateway_id=settings.gateway_id)
     stack.push_async_callback(hop.aclose)
     stack.push_async_callback(upstreams.aclose)
+    publish_backends(lambda: upstreams.reached, telemetry.counters)
     shadow = Shadow(holder)
     publish(shadow, telemetry.counters)
     keeper = ShadowKeeper(shadow, station_dsn(stores, WATCH))

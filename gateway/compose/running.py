@@ -216,6 +216,9 @@ def _door(parts: Parts) -> Door:
         ("code",),
         door.refused,
     )
+    counters.gauge(
+        "gateway_connections", "Open connections of the data listener.", lambda: float(door.inside)
+    )
     return door
 
 

@@ -74,6 +74,11 @@ class Door:
         else:
             self._here.pop(site, None)
 
+    @property
+    def inside(self) -> int:
+        """Connections of the listener, those of sockets included."""
+        return sum(list(self._here.values()))
+
     def send_away(self, code: Code, client: str, request_id: str) -> None:
         """Count a refusal that no application will hear of, and tell of it."""
         self.refused[code,] = self.refused.get((code,), 0) + 1

@@ -52,7 +52,7 @@ class Fleet:
     check: HealthCheck | None = None
     clock: Callable[[], float] = time.monotonic
     backends: tuple[Backend, ...] = field(init=False)
-    _users: int = field(default=0, init=False)
+    _leased: set[_Leased] = field(default_factory=set, init=False)
     _sockets: int = field(default=0, init=False)
     _turns: Turns = field(init=False)
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
@@ -69,13 +69,14 @@ class Fleet:
 
     def transport(self) -> UpstreamTransport:
         """A transport with connections of its own; call it in the loop that uses it."""
-        self._users += 1
         if self.check is not None and self._watching is None:
             self._watching = asyncio.get_running_loop().create_task(
                 watch(self.backends, self.check, self._one)
             )
         members = [(backend, self._one(backend)) for backend in self.backends]
-        return _Leased(members, self.balance, self.left)
+        leased = _Leased(members, self.balance, self._left)
+        self._leased.add(leased)
+        return leased
 
     async def socket(self, opening: Opening, limits: SocketLimits) -> UpstreamSocket:
         """An open WebSocket to the next backend that takes one; a second one is tried when
@@ -114,10 +115,25 @@ class Fleet:
         backend.breaker.answered()
         return socket
 
-    async def left(self) -> None:
+    @property
+    def sockets(self) -> int:
+        """Open WebSockets, of all audiences."""
+        return self._sockets
+
+    def connections(self, backend: Backend) -> tuple[int, int]:
+        """Connections of all audiences to it: in use, idle. Only the client `pool` can tell."""
+        busy = idle = 0
+        for leased in self._leased:
+            for member, transport in leased.members:
+                if member is backend and isinstance(transport, Pool):
+                    used, kept = transport.occupancy
+                    busy, idle = busy + used, idle + kept
+        return busy, idle
+
+    async def _left(self, leased: _Leased) -> None:
         """One transport less; the last one ends the checks."""
-        self._users -= 1
-        if self._users == 0 and self._watching is not None:
+        self._leased.discard(leased)
+        if not self._leased and self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
             self._watching = None
@@ -153,11 +169,12 @@ class _Leased(Balanced):
         self,
         members: Sequence[tuple[Backend, UpstreamTransport]],
         balance: Balance,
-        left: Callable[[], Awaitable[None]],
+        left: Callable[[_Leased], Awaitable[None]],
     ) -> None:
         super().__init__(members, balance)
+        self.members = tuple(members)
         self._left = left
 
     async def aclose(self) -> None:
         await super().aclose()
-        await self._left()
+        await self._left(self)

@@ -118,6 +118,11 @@ class Pool:
             raise
         return _Held(exchange, turn, loan.connection, None)
 
+    @property
+    def occupancy(self) -> tuple[int, int]:
+        """Connections in use, and idle ones."""
+        return len(self._open) - len(self._idle), len(self._idle)
+
     async def aclose(self) -> None:
         for connection in list(self._open):
             connection.abort()

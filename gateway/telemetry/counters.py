@@ -7,6 +7,7 @@ Theory
     codes), so the number of series is bounded by the policy.
 
 Everything is touched on the event loop only, except by the OTLP reader's thread, which copies.
+What that thread cannot copy because the loop changes it meanwhile is looked at again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from gateway.telemetry.fields import RequestRecord, method_word
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0)
 
 _Key = tuple[str, ...]
+Levels = Callable[[], Iterable[tuple[_Key, float]]]
+"""Reads levels by the values of their labels."""
+_LOOKS_MAX: Final = 100
 _REQUEST: Final = ("method", "route", "audience", "decision", "status", "code")
 _DURATION: Final = ("route",)
 _EVENT: Final = ("kind", "layer", "action")
@@ -34,7 +38,7 @@ class Counters:
         self.requests: dict[_Key, int] = {}
         self.durations: dict[_Key, list[float]] = {}
         self.events: dict[_Key, int] = {}
-        self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._levels: dict[str, tuple[str, tuple[str, ...], Levels]] = {}
         self._families: dict[str, tuple[str, tuple[str, ...], Mapping[_Key, int]]] = {}
         self._meter: Meter | None = None
 
@@ -44,11 +48,20 @@ class Counters:
         """Publish counts that somebody else keeps as ``name``, labels ``names``, in both doors."""
         self._families[name] = (help_text, names, rows)
         if self._meter is not None:
-            _observe(self._meter, name.removesuffix("_total").replace("_", "."), names, rows)
+            _observe(self._meter, _dotted(name), names, rows)
 
     def gauge(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """Publish ``read()`` as ``name``. ``read`` must neither block nor raise."""
-        self._gauges[name] = (help_text, read)
+        self.levels(name, help_text, (), lambda: [((), read())])
+
+    def levels(self, name: str, help_text: str, names: tuple[str, ...], read: Levels) -> None:
+        """Publish what ``read()`` gives as ``name``, labels ``names``, in both doors.
+
+        ``read`` must neither block nor raise; whatever it goes through may change meanwhile.
+        """
+        self._levels[name] = (help_text, names, read)
+        if self._meter is not None:
+            _watch(self._meter, _dotted(name), names, read)
 
     def add(self, record: RequestRecord) -> None:
         """Count one request. Cost: two dict look-ups and a bisection, under a microsecond."""
@@ -88,8 +101,11 @@ class Counters:
                 lines.append(f'{name}_bucket{{{labels},le="{bound}"}} {running:g}')
             lines.append(f"{name}_sum{{{labels}}} {row[-1]!r}")
             lines.append(f"{name}_count{{{labels}}} {running:g}")
-        for gauge, (help_text, read) in sorted(self._gauges.items()):
-            lines += [f"# HELP {gauge} {help_text}", f"# TYPE {gauge} gauge", f"{gauge} {read():g}"]
+        for level, (help_text, names, read) in sorted(self._levels.items()):
+            lines += [f"# HELP {level} {help_text}", f"# TYPE {level} gauge"]
+            for key, value in sorted(read()):
+                labels = f"{{{_labels(names, key)}}}" if names else ""
+                lines.append(f"{level}{labels} {value:g}")
         return "\n".join(lines) + "\n"
 
     def export(self, meter: Meter) -> None:
@@ -103,6 +119,10 @@ class Counters:
         _observe(meter, "gateway.requests", _REQUEST, self.requests, "{request}")
         _observe(meter, "gateway.security_events", _EVENT, self.events, "{event}")
         meter.create_observable_counter("gateway.request.time", [durations], "s")
+        for name, (_, names, rows) in self._families.items():
+            _observe(meter, _dotted(name), names, rows)
+        for name, (_, names, read) in self._levels.items():
+            _watch(meter, _dotted(name), names, read)
 
 
 def _observe(
@@ -113,6 +133,24 @@ def _observe(
             yield Observation(count, dict(zip(names, key, strict=True)))
 
     meter.create_observable_counter(name, [read], unit)
+
+
+def _watch(meter: Meter, name: str, names: tuple[str, ...], levels: Levels) -> None:
+    def read(_: CallbackOptions) -> Iterable[Observation]:
+        for _look in range(_LOOKS_MAX):
+            try:
+                found = list(levels())
+            except RuntimeError:  # the loop changed a set under us, as for `asyncio.all_tasks`
+                continue
+            return [Observation(value, dict(zip(names, key, strict=True))) for key, value in found]
+        return []
+
+    meter.create_observable_gauge(name, [read])
+
+
+def _dotted(name: str) -> str:
+    """What a metric is called where its sort says that it is a total."""
+    return name.removesuffix("_total").replace("_", ".")
 
 
 def _counter(
