@@ -28,6 +28,8 @@ ORIGIN: Final = re.compile(
     rf"{ABSENT_ORIGIN}|https?://[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?(?::[1-9][0-9]{{0,4}})?"
 )
 """As browsers write it (RFC 6454 section 6.2), or none at all; ``null`` is nobody's."""
+OWN: Final = ("-", ".well-known")
+"""First segments that the gateway answers itself, before any route is looked at."""
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 _NAMED: Final = re.compile(r"\{([a-z][a-z0-9_]*)(\.\.\.)?\}")
 
@@ -139,6 +141,10 @@ def _segments(read: Reader, node: Node) -> tuple[Segment, ...]:
             read.faults.add(node.place, "bad_path", "a path starts with `/`", "write it so")
         return ()
     parts = node.text.split("/")[1:]
+    if parts[0] in OWN:
+        reason = f"`/{parts[0]}/` is the gateway's own, which no route is asked about"
+        read.faults.add(node.place, "own_path", reason, "begin the path with another segment")
+        return ()
     segments: list[Segment] = []
     for position, part in enumerate(parts):
         named = _NAMED.fullmatch(part)
