@@ -54,6 +54,11 @@ class Code(StrEnum):
     UPSTREAM_INVALID = "upstream_invalid"
     UPSTREAM_UNAVAILABLE = "upstream_unavailable"
     UPSTREAM_TIMEOUT = "upstream_timeout"
+    UPSTREAM_UNAUTHENTICATED = "upstream_unauthenticated"
+    UPSTREAM_FORBIDDEN = "upstream_forbidden"
+    UPSTREAM_NOT_FOUND = "upstream_not_found"
+    UPSTREAM_RATE_LIMITED = "upstream_rate_limited"
+    UPSTREAM_OVERLOADED = "upstream_overloaded"
     OVERLOADED = "overloaded"
     RETRIEVAL_UNAVAILABLE = "retrieval_unavailable"
     INDEX_UNAVAILABLE = "index_unavailable"
@@ -95,6 +100,11 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.UPSTREAM_INVALID: (502, "The upstream answered with something that cannot be passed on"),
     Code.UPSTREAM_UNAVAILABLE: (502, "The upstream cannot be reached"),
     Code.UPSTREAM_TIMEOUT: (504, "The upstream did not answer in time"),
+    Code.UPSTREAM_UNAUTHENTICATED: (401, "The upstream wants a credential of its own"),
+    Code.UPSTREAM_FORBIDDEN: (403, "The upstream does not allow this"),
+    Code.UPSTREAM_NOT_FOUND: (404, "The upstream has nothing here"),
+    Code.UPSTREAM_RATE_LIMITED: (429, "The upstream has had too many requests: try again later"),
+    Code.UPSTREAM_OVERLOADED: (503, "The upstream cannot take this at present"),
     Code.OVERLOADED: (503, "Too many requests are under way at present"),
     Code.RETRIEVAL_UNAVAILABLE: (503, "Retrieval cannot answer at present"),
     Code.INDEX_UNAVAILABLE: (503, "Retrieval cannot search at present"),
@@ -104,6 +114,14 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.JOURNAL_UNAVAILABLE: (503, "The request cannot be recorded at present"),
 }
 PROBLEM_JSON: Final = b"application/problem+json"
+DECLINES: Final[Mapping[int, Code]] = {
+    401: Code.UPSTREAM_UNAUTHENTICATED,
+    403: Code.UPSTREAM_FORBIDDEN,
+    404: Code.UPSTREAM_NOT_FOUND,
+    429: Code.UPSTREAM_RATE_LIMITED,
+    503: Code.UPSTREAM_OVERLOADED,
+}
+"""What a caller is told of an upstream that declines a socket with this status; else nothing."""
 
 
 class GatewayError(Exception):

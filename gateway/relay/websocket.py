@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from gateway.errors import Headers
+from gateway.errors import DECLINES, Code, Headers
 from gateway.relay.upstream import UpstreamInvalid
 
 GOING_AWAY: Final = 1001
@@ -53,6 +53,7 @@ class SocketDeclined(UpstreamInvalid):
     def __init__(self, status: int) -> None:
         super().__init__(f"status {status} to a handshake")
         self.status = status
+        self.code = DECLINES.get(status, Code.UPSTREAM_INVALID)
 
 
 class MessageTooBig(UpstreamInvalid):

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway import stations
-from gateway.errors import PROBLEM_JSON, Code, Refusal, problem_body, status_of
+from gateway.errors import PROBLEM_JSON, Code, Refusal, challenge, problem_body, status_of
 from gateway.ingress.abort import ABORT
 from gateway.ingress.body import Body
 from gateway.relay.duplex import DRAIN, NOT_ALLOWED, By, relay_messages
@@ -221,7 +221,8 @@ async def _dialled(plane: DataPlane, granted: Granted, caller: _Caller) -> Upstr
         await _dropped(dial)
         raise
     except UpstreamError as error:
-        raise Refusal(error.code, str(error)) from error
+        asked = challenge() if status_of(error.code) == 401 else ()
+        raise Refusal(error.code, str(error), headers=asked) from error
     finally:
         gone.cancel()
 

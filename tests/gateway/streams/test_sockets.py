@@ -194,15 +194,43 @@ def test_bytes_sent_before_the_answer_are_held(scene: Scene) -> None:
     assert b"hello" not in portal.requests[0]
 
 
-def test_upstream_that_declines_is_a_refusal_and_its_words_stay_here(scene: Scene) -> None:
-    """What it says is an error page of its own: 502, and no socket."""
+@pytest.mark.parametrize(
+    ("said", "status", "code"),
+    [
+        (401, 401, "upstream_unauthenticated"),
+        (403, 403, "upstream_forbidden"),
+        (404, 404, "upstream_not_found"),
+        (429, 429, "upstream_rate_limited"),
+        (503, 503, "upstream_overloaded"),
+        (200, 502, "upstream_invalid"),
+        (302, 502, "upstream_invalid"),
+        (400, 502, "upstream_invalid"),
+        (500, 502, "upstream_invalid"),
+    ],
+)
+def test_upstream_that_declines_is_a_refusal_and_its_words_stay_here(
+    scene: Scene, said: int, status: int, code: str
+) -> None:
+    """Why a client may do something about is told by the status and by a code that names the
+    upstream; what it says besides is an error page of its own and goes nowhere."""
 
     async def declines(peer: Peer) -> None:
         await peer.request()
-        await peer.say(b"HTTP/1.1 403 No\r\ncontent-length: 6\r\n\r\nsecret")
+        more = (
+            b"content-length: 6\r\nset-cookie: secret=1\r\nwww-authenticate: secret\r\n\r\nsecret"
+        )
+        await peer.say(b"HTTP/1.1 %d No\r\n" % said + more)
 
     scene.play(declines)
-    assert refusal(scene) == (502, "upstream_invalid")
+    with pytest.raises(InvalidStatus) as refused, scene.socket():
+        pass
+    response = refused.value.response
+    assert response.body is not None
+    assert (response.status_code, code_of(bytes(response.body))) == (status, code)
+    assert b"secret" not in bytes(response.body) + str(response.headers).encode()
+    challenged = response.headers.get("www-authenticate", "")
+    assert challenged.startswith("Bearer ") is (status == 401)
+    assert scene.last().code == code
 
 
 def test_caller_that_leaves_while_the_upstream_is_dialled_takes_it_along(scene: Scene) -> None:
