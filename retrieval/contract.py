@@ -15,15 +15,19 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 Address = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 Revision = Annotated[int, Field(ge=1, le=2_147_483_647)]
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,63}$")]
 Question = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+
+
+PACKS_MAX: Final = 16
+"""Packs that one answer may rest on."""
 
 
 class Wire(BaseModel):
@@ -84,6 +88,12 @@ class CheckRequest(Wire):
     audience: Word | None = None
     task_scope: Word | None = None
     purpose: Word | None = None
+
+    @model_validator(mode="after")
+    def _few_packs(self) -> Self:
+        if len({one.pack_id for claim in self.claims for one in claim.citations}) > PACKS_MAX:
+            raise ValueError(f"an answer that rests on more than {PACKS_MAX} packs")
+        return self
 
 
 FeedbackKind = Literal[

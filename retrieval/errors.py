@@ -72,6 +72,12 @@ class NotFound(RetrievalError):
     code = "not_found"
 
 
+class NotDelivered(NotFound):
+    """No such pack of this subject's, or something that was not in it; nothing tells which."""
+
+    code = "not_delivered"
+
+
 class MalformedAsk(RetrievalError):
     """The gateway sent an envelope that contradicts itself (a fault of ours, not a caller's)."""
 

@@ -18,21 +18,27 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypedDict
 from uuid import UUID, uuid4
 
 from policies.snapshot import Snapshot
+from retrieval.consumer import answers as consumer
 from retrieval.contract import (
     Answer,
     Ask,
+    CheckRequest,
     Discrepancy,
     FallbackSignal,
+    FeedbackRequest,
+    FeedbackResponse,
     Governed,
     Phase,
     Response,
     RetrieveRequest,
     SubjectWire,
     UnitResponse,
+    UnitsRequest,
 )
 from retrieval.errors import (
     DeadlineExceeded,
@@ -47,7 +53,7 @@ from retrieval.pack.annotate import applied_scope
 from retrieval.pack.assemble import Resolved, fallback_pack, governed_of, thread_pack, unit_ref
 from retrieval.pack.gather import gather, permitted_edges, relate
 from retrieval.settings import K_DEFAULT, ServiceSettings
-from retrieval.signals.ledger import Ledger
+from retrieval.signals.ledger import Delivery, Ledger
 from retrieval.stores.ports import TruthReader
 from retrieval.stores.postgres import PostgresTruth
 from retrieval.telemetry import Timings
@@ -170,6 +176,14 @@ class Retrieval:
                 return self._pack
             case Ask(operation="unit", reference=str()):
                 return self._unit
+            case Ask(operation="delivery", reference=str() as pack_id):
+                return partial(self._delivery, pack_id)
+            case Ask(operation="check", check=CheckRequest() as answer):
+                return partial(self._check, answer)
+            case Ask(operation="feedback", feedback=FeedbackRequest() as said):
+                return partial(self._feedback, said)
+            case Ask(operation="units", units=UnitsRequest() as page):
+                return partial(self._units, page)
         raise MalformedAsk(f"operation `{ask.operation}` lacks what it is about")
 
     async def _unit(self, call: _Call) -> Answer:
@@ -189,6 +203,29 @@ class Retrieval:
         if candidate is None:
             raise NotFound("no thread of that reference for this caller")
         return await self._from_threads(call, [candidate], k=K_DEFAULT)
+
+    async def _delivery(self, pack_id: str, call: _Call) -> Answer:
+        return await consumer.delivery(call.reader, pack_id, call.ask.subject, exclude=call.exclude)
+
+    async def _check(self, answer: CheckRequest, call: _Call) -> Answer:
+        return await consumer.check(call.reader, answer, call.ask.subject, exclude=call.exclude)
+
+    async def _feedback(self, said: FeedbackRequest, call: _Call) -> Answer:
+        row = await consumer.spoken_of(call.reader, said, call.ask.subject)
+        about = Delivery(
+            row.pack_id, row.query_id, row.mode, row.query_hmac, row.thread_id, row.delivered_at
+        )
+        await self._ledger.said(call.ask, about, said.kind, said.unit_ids)
+        return Answer(status=200, feedback=FeedbackResponse())
+
+    async def _units(self, page: UnitsRequest, call: _Call) -> Answer:
+        return await consumer.listing(
+            call.reader,
+            page,
+            call.ask.subject,
+            exclude=call.exclude,
+            text_bytes_max=self.settings.pack.text_bytes_max,
+        )
 
     async def _retrieve(self, call: _Call) -> Answer:
         request = call.ask.request

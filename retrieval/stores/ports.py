@@ -12,7 +12,7 @@ A reader is used by one task at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 from uuid import UUID
@@ -22,6 +22,7 @@ from policies.snapshot import Snapshot
 from retrieval.contract import Discrepancy, SubjectWire
 from retrieval.stores.rows import (
     ArtifactRow,
+    DeliveryRow,
     EdgeRow,
     Frequencies,
     Hydrated,
@@ -76,6 +77,29 @@ class TruthReader(Protocol):
 
     async def units_of_classes(self, classes: Collection[int], *, limit: int) -> Sequence[UUID]:
         """The ids of permitted units of these classes, in order of id, ``limit`` at most."""
+        ...
+
+    async def current_revisions(self, unit_ids: Collection[UUID]) -> Mapping[UUID, int]:
+        """The latest revision of each permitted unit among these."""
+        ...
+
+    async def units_after(
+        self,
+        address: str,
+        *,
+        limit: int,
+        kind: str | None = None,
+        lifecycle_stage: str | None = None,
+        label: str | None = None,
+    ) -> Sequence[UUID]:
+        """The ids of the next permitted units behind this address (empty: the first ones), by
+        canonical address, byte by byte; each filter that is given narrows."""
+        ...
+
+    async def deliveries(
+        self, pack_ids: Collection[UUID], *, subject_id: str
+    ) -> Mapping[UUID, DeliveryRow]:
+        """Those of these packs that were delivered to this subject, which must be the caller."""
         ...
 
     async def thread_by_reference(self, reference: str) -> ThreadRow | None:

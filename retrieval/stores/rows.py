@@ -130,6 +130,22 @@ class PartialRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryRow:
+    """A pack that was delivered to the caller; ``revisions`` maps addresses of shown units to
+    (id, revision). What it names may be hidden from the caller by now."""
+
+    pack_id: UUID
+    query_id: UUID
+    mode: str
+    query_hmac: str | None
+    thread_id: UUID | None
+    delivered_at: datetime
+    units: Mapping[str, tuple[UUID, int]]
+    suspect_ids: tuple[UUID, ...]
+    gap_ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Frequencies:
     """How many permitted documents there are, and in how many each asked term stands.
 

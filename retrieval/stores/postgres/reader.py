@@ -31,6 +31,7 @@ from retrieval.stores.postgres.arrays import array_literal
 from retrieval.stores.postgres.failures import mapped
 from retrieval.stores.rows import (
     ArtifactRow,
+    DeliveryRow,
     EdgeRow,
     Evidence,
     Facets,
@@ -137,6 +138,49 @@ class PostgresReader:
         for row in rows:
             self._require(*row)
         return [row[0] for row in rows]
+
+    async def current_revisions(self, unit_ids: Collection[UUID]) -> Mapping[UUID, int]:
+        """See ``ports.TruthReader.current_revisions``."""
+        found: dict[UUID, int] = {}
+        rows = await self._rows(statements.CURRENT, ids=_ordered(unit_ids))
+        for unit_id, class_id, tenant, jurisdiction, passed, revision in rows:
+            if passed:
+                self._require(unit_id, class_id, tenant, jurisdiction)
+                found[unit_id] = revision
+            else:
+                self._leak(unit_id, class_id, tenant, jurisdiction)
+        return found
+
+    async def units_after(
+        self,
+        address: str,
+        *,
+        limit: int,
+        kind: str | None = None,
+        lifecycle_stage: str | None = None,
+        label: str | None = None,
+    ) -> Sequence[UUID]:
+        """See ``ports.TruthReader.units_after``."""
+        if not all(_storable(text) for text in (address, label) if text):
+            return []
+        rows = await self._rows(
+            statements.AFTER,
+            address=address,
+            kind=kind,
+            stage=lifecycle_stage,
+            label=label,
+            limit=limit,
+        )
+        return [row[0] for row in rows]
+
+    async def deliveries(
+        self, pack_ids: Collection[UUID], *, subject_id: str
+    ) -> Mapping[UUID, DeliveryRow]:
+        """See ``ports.TruthReader.deliveries``."""
+        rows = await self._rows(
+            statements.DELIVERIES, ids=_ordered(set(pack_ids)), subject=subject_id
+        )
+        return {row[0]: _delivery(row) for row in rows}
 
     async def _judged(
         self, rows: Sequence[tuple[Any, ...]], asked: Sequence[UUID], layer: Layer
@@ -323,6 +367,22 @@ def _unit(row: Sequence[Any]) -> UnitRow:
         language=language,
         source=source,
         active_at=active_at,
+    )
+
+
+def _delivery(row: Sequence[Any]) -> DeliveryRow:
+    *head, unit_ids, addresses, revisions, suspect_ids, gap_ids = row
+    pack_id, query_id, mode, query_hmac, thread_id, delivered_at = head
+    return DeliveryRow(
+        pack_id=pack_id,
+        query_id=query_id,
+        mode=mode,
+        query_hmac=query_hmac,
+        thread_id=thread_id,
+        delivered_at=delivered_at,
+        units=dict(zip(addresses, zip(unit_ids, revisions, strict=True), strict=True)),
+        suspect_ids=tuple(suspect_ids),
+        gap_ids=tuple(gap_ids),
     )
 
 

@@ -91,6 +91,38 @@ order by u.id
 limit %(limit)s
 """
 
+# Which revision is the latest; as in `HYDRATE` a row that the predicate refuses is seen as such.
+CURRENT: Final = f"""
+select u.id, u.class_id, u.tenant, u.jurisdiction, {_bound("u")} as permitted, u.current_revision
+from brain.unit u
+where u.id = any(%(ids)s::uuid[])
+"""
+
+# Ids alone, for `HYDRATE` to judge. Collation "C": the order of a page is the same everywhere.
+AFTER: Final = f"""
+select u.id
+from brain.unit u
+join gate.unit_class c on c.class_id = u.class_id
+where u.canonical_address collate "C" > %(address)s and {_bound("u")}
+  and (%(kind)s::text is null or c.kind = %(kind)s)
+  and (%(stage)s::text is null or u.lifecycle_stage = %(stage)s)
+  and (%(label)s::text is null or exists (
+      select from brain.unit_label ul
+      join brain.label l on l.id = ul.label_id
+      where ul.unit_id = u.id and l.term = %(label)s and {_bound("l")}))
+order by u.canonical_address collate "C"
+limit %(limit)s
+"""
+
+# Row-level security shows a subject its own deliveries; said once more, so that it is not alone.
+DELIVERIES: Final = """
+select d.pack_id, d.query_id, d.mode, d.query_hmac, d.thread_id, d.delivered_at,
+       d.unit_ids, d.addresses, d.revisions, d.suspect_ids, d.gap_ids
+from brain.pack_delivery d
+where d.pack_id = any(%(ids)s::uuid[]) and d.subject_id = %(subject)s
+order by d.pack_id
+"""
+
 REFUSED: Final = "select unit_id, class_id, pending_seconds from brain.refused_units(%(ids)s)"
 
 _THREAD: Final = f"""
