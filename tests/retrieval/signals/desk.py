@@ -1,18 +1,17 @@
-"""A running service with its signal worker at hand: what happens after the response, step by step."""
+"""A running service with its signal worker at hand: what happens after the response."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 
 from policies.snapshot import Snapshot
-from retrieval.contract import Answer, Ask, FeedbackKind, SubjectWire
+from retrieval.contract import Answer, FeedbackKind, SubjectWire
 from retrieval.settings import ResolutionSettings
 from retrieval.signals.classify import Classifier
 from retrieval.signals.corpus import Corpus
@@ -89,7 +88,7 @@ class Desk:
     async def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Anything, as the superuser."""
         async with await psycopg.AsyncConnection.connect(self.stage.database.url) as connection:
-            return await (await connection.execute(query.encode(), values)).fetchall()
+            return await (await connection.execute(query.encode(), values or None)).fetchall()
 
     async def signals(self) -> dict[str, str]:
         """Kind -> classification of all signals."""
