@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 from pydantic import ValidationError
 
 from gateway import stations
+from gateway.app import Visit
 from gateway.authn.bearer import Authenticator, bearer_of
 from gateway.errors import (
     PROBLEM_JSON,
@@ -44,13 +44,12 @@ from gateway.relay.upstream import CallerGone
 from gateway.routes.wishes import require_json
 from gateway.surfaces.admin.asked import Answered, Asked, Door
 from gateway.surfaces.admin.wire import Question, Wire
-from gateway.telemetry.fields import RequestRecord
 from gateway.telemetry.recorder import Recorder
-from gateway.telemetry.trace import TraceContext
 from policies.decision import Decision
 from policies.kinds import AdminAction, Kind
 
 PREFIX: Final = b"/admin/"
+SURFACE: Final = "admin"
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 """Every class of 8 profiles as text is under half a megabyte."""
 _AT_ONCE_BYTES: Final = 16 * 1024
@@ -59,46 +58,6 @@ _AT_ONCE_BYTES: Final = 16 * 1024
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 _LOG: Final = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Visit:
-    """What is known so far about one request, for its trace."""
-
-    request_id: str
-    trace: TraceContext
-    method: str
-    peer: str
-    began_ns: int = field(default_factory=time.time_ns)
-    started_ns: int = field(default_factory=time.perf_counter_ns)
-    route: str = ""
-    digest: str = ""
-    decision: str = "deny"
-    code: str = ""
-    detail: str = ""
-    status: int = 0
-    bytes_out: int = 0
-
-    def record(self, body: Body) -> RequestRecord:
-        return RequestRecord(
-            trace=self.trace,
-            request_id=self.request_id,
-            surface="admin",
-            method=self.method,
-            route=self.route,
-            audience="",
-            profile="",
-            decision=self.decision,
-            status=self.status,
-            code=self.code,
-            policy_digest=self.digest,
-            began_ns=self.began_ns,
-            started_ns=self.started_ns,
-            ended_ns=time.perf_counter_ns(),
-            bytes_in=body.read_bytes,
-            bytes_out=self.bytes_out,
-            peer=self.peer,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,26 +94,27 @@ class AdminPlane:
                 frames = "".join(traceback.format_tb(error.__traceback__))
                 name = type(error).__name__
                 _LOG.error("request %s failed: %s\n%s", visit.request_id, name, frames)
-                if visit.status:
+                if visit.sent:
                     raise
                 await _refuse(send, visit, Refusal(Code.INTERNAL, name), ended=body.ended)
         finally:
             self.sink.record(visit.record(body))
 
-    def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> _Visit:
+    def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
         found = [value for name, value in headers if name == b"traceparent"]
         client = scope.get("client")
         address = client[0] if client else ""
         peers = self.snapshots.current.trusted_peers if self.snapshots.ready else ()
         peer = trusted_peer(address, peers)
-        return _Visit(
+        return Visit(
             request_id=request_id_from(headers, peer),
             trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=peer is not None),
             method=scope["method"],
             peer=address,
+            surface=SURFACE,
         )
 
-    async def _answer(self, scope: MutableMapping[str, Any], visit: _Visit, body: Body) -> Wire:
+    async def _answer(self, scope: MutableMapping[str, Any], visit: Visit, body: Body) -> Wire:
         admitted = stations.admit(
             scope, request_id=visit.request_id, trace=visit.trace, ends_at=0.0
         )
@@ -183,7 +143,7 @@ class AdminPlane:
             raise answered.reply
         return answered.reply
 
-    async def _asked(self, headers: Headers, visit: _Visit) -> Asked:
+    async def _asked(self, headers: Headers, visit: Visit) -> Asked:
         """Who asks. Raises: Refusal ``unauthenticated``, ``admin_disabled``."""
         snapshot = self.snapshots.current
         visit.digest = snapshot.digest
@@ -260,7 +220,7 @@ def _parsed(door: Door, text: bytes) -> Question:
     return door.model.model_validate_json(text, strict=True)
 
 
-async def _refuse(send: Send, visit: _Visit, refusal: Refusal, *, ended: bool) -> None:
+async def _refuse(send: Send, visit: Visit, refusal: Refusal, *, ended: bool) -> None:
     """The problem document. An operator is told which part of its own body was not accepted."""
     visit.code = str(refusal.code)
     if refusal.code is not Code.NOT_FOUND:
@@ -272,21 +232,21 @@ async def _refuse(send: Send, visit: _Visit, refusal: Refusal, *, ended: bool) -
     await _write(send, visit, status_of(refusal.code), headers, document, ended=ended)
 
 
-async def _send(send: Send, visit: _Visit, status: int, reply: Wire, *, ended: bool) -> None:
+async def _send(send: Send, visit: Visit, status: int, reply: Wire, *, ended: bool) -> None:
     headers = [(b"content-type", b"application/json")]
     await _write(send, visit, status, headers, reply.model_dump_json().encode(), ended=ended)
 
 
 async def _write(
     send: Send,
-    visit: _Visit,
+    visit: Visit,
     status: int,
     headers: list[tuple[bytes, bytes]],
     body: bytes,
     *,
     ended: bool,
 ) -> None:
-    visit.status, visit.bytes_out = status, len(body)
+    visit.status, visit.sent, visit.bytes_out = status, True, len(body)
     headers += [
         *PRIVATE,
         (b"content-length", b"%d" % len(body)),
