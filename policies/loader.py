@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from policies import files, issuer_file, route_file, upstream_file, vocabulary_file
+from policies import (
+    files,
+    issuer_file,
+    route_file,
+    threshold_file,
+    upstream_file,
+    vocabulary_file,
+)
 from policies.bindings import IssuerBinding, Route, TrustedPeer, Upstream
 from policies.decision import PolicyDigest
 from policies.faults import Faults, Place
@@ -20,6 +27,7 @@ from policies.kinds import MODEL_SHA256, SHAPES, AdminAction, Kind, LabelAuthor,
 from policies.mapping import IngestMapping
 from policies.mapping_file import read_mapping
 from policies.rows import Row, read_rows
+from policies.thresholds import DEFAULTS, Thresholds
 from policies.vocabulary import CONSENTS, FACETS, Vocabulary
 from policies.vocabulary_file import read_vocabulary
 from policies.yamltree import Node
@@ -45,6 +53,7 @@ class Parsed:
     upstreams: Mapping[str, Upstream]
     trusted_peers: tuple[TrustedPeer, ...]
     mappings: Mapping[str, IngestMapping]
+    thresholds: Thresholds = DEFAULTS
 
 
 def parse(folder: Path, overlay: Path | None = None) -> Parsed:
@@ -74,6 +83,7 @@ def parse_files(found: PolicyFiles, faults: Faults) -> Parsed:
     )
     peers = upstream_file.read_peers(_tree(found, upstream_file.PEERS_FILE, faults), faults)
     mappings = _mappings(found, vocabulary, faults)
+    thresholds = _thresholds(found, faults)
     _check_read(found, issuers, faults)
     domains = {kind: _domains(kind, vocabulary, issuers, routes) for kind in Kind}
     rows: dict[Kind, tuple[Row, ...]] = {}
@@ -92,6 +102,7 @@ def parse_files(found: PolicyFiles, faults: Faults) -> Parsed:
         upstreams,
         peers,
         mappings,
+        thresholds,
     )
 
 
@@ -130,6 +141,12 @@ def _mappings(
     return mappings
 
 
+def _thresholds(found: PolicyFiles, faults: Faults) -> Thresholds:
+    if threshold_file.FILE not in found.contents:
+        return DEFAULTS
+    return threshold_file.read_thresholds(_tree(found, threshold_file.FILE, faults), faults)
+
+
 def _left_out(shape: Shape, found: PolicyFiles) -> bool:
     """Whether the policy says nothing of an optional kind, which denies all of it."""
     return shape.optional and shape.file not in found.contents
@@ -163,7 +180,7 @@ _READ: Final = frozenset(
     {shape.model_file for shape in SHAPES.values()}
     | {shape.file for shape in SHAPES.values()}
     | {issuer_file.FILE, upstream_file.FILE, upstream_file.PEERS_FILE, route_file.FILE}
-    | {vocabulary_file.FILE, vocabulary_file.LOCK}
+    | {vocabulary_file.FILE, vocabulary_file.LOCK, threshold_file.FILE}
 )
 
 

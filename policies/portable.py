@@ -75,7 +75,7 @@ def _parts(snapshot: Snapshot) -> Iterator[Part]:
         kind.value: len(relation.rows) for kind, relation in snapshot.table.relations.items()
     }
     yield "counts", (units.class_count, counts)
-    for name in ("issuers", "routes", "upstreams", "trusted_peers", "mappings"):
+    for name in ("issuers", "routes", "upstreams", "trusted_peers", "mappings", "thresholds"):
         yield "field", (name, getattr(snapshot, name))
 
 

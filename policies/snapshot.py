@@ -21,6 +21,7 @@ from policies.kinds import AdminAction, Kind, LabelAuthor
 from policies.loader import Parsed, parse
 from policies.mapping import IngestMapping
 from policies.table import DecisionTable, FacetSets, Relation, members, relation, unit_table
+from policies.thresholds import DEFAULTS, Thresholds
 from policies.vocabulary import Vocabulary
 
 DEFAULT_FOLDER: Final = Path(__file__).parent
@@ -41,6 +42,7 @@ class Snapshot:
     upstreams: Mapping[str, Upstream]
     trusted_peers: tuple[TrustedPeer, ...]
     mappings: Mapping[str, IngestMapping]
+    thresholds: Thresholds = DEFAULTS
     _grants: dict[tuple[str, ...], Grant] = field(init=False, repr=False, compare=False)
     _decisions: dict[tuple[object, ...], Decision] = field(init=False, repr=False, compare=False)
     _starts: dict[tuple[str, ...], tuple[Route, ...]] = field(init=False, repr=False, compare=False)
@@ -230,6 +232,7 @@ def compiled(parsed: Parsed) -> tuple[Snapshot, FacetSets]:
             parsed.upstreams,
             parsed.trusted_peers,
             parsed.mappings,
+            parsed.thresholds,
         ),
         sets,
     )

@@ -1,4 +1,4 @@
-"""Everything besides rules: vocabulary, issuers, routes, upstreams, peers and mappings.
+"""Everything besides rules: issuers, routes, upstreams, peers, mappings and thresholds.
 
 Things are matched by name and compared field by field. A field has a judge that can show a
 change to narrow or to leave reach as it is; a field without a judge widens, so that a field
@@ -17,6 +17,7 @@ from policies.mapping import Relabel
 from policies.review.change import Change, Direction
 from policies.review.reading import Reading
 from policies.review.writers.json import plain
+from policies.thresholds import Thresholds
 
 Judge = Callable[[Any, Any], Direction]
 
@@ -90,6 +91,8 @@ _JUDGES: Final[Mapping[str, Mapping[str, Judge]]] = {
     "upstream": {"may_retrieve": truth_falls, "tenants": tenants_fall},
     "trusted peer": {"networks": networks_fall, "headers": members_only_fall},
     "mapping": {"inherited": members_only_fall, "relabel": trust_falls},
+    # they choose among what may be read anyway
+    "thresholds": {one.name: lambda *_: NEUTRAL for one in fields(Thresholds)},
 }
 
 _SILENT: Final = {
@@ -98,6 +101,7 @@ _SILENT: Final = {
     "upstream": {"profile"},  # by what it reads, below
     "trusted peer": set(),
     "mapping": {"known"},  # made from the vocabulary
+    "thresholds": set(),
 }
 
 
@@ -128,6 +132,7 @@ def compare(old: Reading, new: Reading) -> Iterator[Change]:
         {peer.name: peer for peer in now.trusted_peers},
     )
     yield from _named("mapping", was.mappings, now.mappings)
+    yield from _fields("thresholds", "retrieval", was.thresholds, now.thresholds)
 
 
 def _usable(reading: Reading, route: str) -> bool:

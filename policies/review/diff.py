@@ -22,6 +22,7 @@ from policies.snapshot import Snapshot
 
 COMPARED: Final = frozenset(
     {"digest", "vocabulary", "table", "issuers", "routes", "upstreams", "trusted_peers", "mappings"}
+    | {"thresholds"}
 )
 """The parts of a snapshot that the modules of this room compare. Any other part widens."""
 

@@ -13,16 +13,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from policies import case_file, issuer_file, mapping_file, route_file, upstream_file
+from policies import (
+    case_file,
+    issuer_file,
+    mapping_file,
+    route_file,
+    threshold_file,
+    upstream_file,
+)
 from policies import vocabulary_file as words
 from policies.bindings import COMPARTMENT, RouteMode
 from policies.mapping import TARGETS, FieldSort, Relabel, Test
+from policies.thresholds import VERDICTS
 from policies.vocabulary import CONSENTS, FACETS, ORDERED
 
 Schema = dict[str, Any]
 FOLDER: Final = "schemas"
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
-CLAIMS: Final = ("groups", "roles", "task_scopes")
+CLAIMS: Final = ("groups", "roles", "sources", "task_scopes")
 
 
 def schemas() -> Mapping[str, Schema]:
@@ -34,6 +42,7 @@ def schemas() -> Mapping[str, Schema]:
         "upstreams": _only("upstreams", _map(upstream_file.NAME, _upstream())),
         "trusted_peers": _only("trusted_peers", _map(upstream_file.NAME, _peer())),
         "mapping": _mapping(),
+        "retrieval": _thresholds(),
         "cases": _cases(),
     }
     return {
@@ -219,6 +228,19 @@ def _mapping() -> Schema:
             ),
         },
     )
+
+
+def _thresholds() -> Schema:
+    sections = {
+        section: _fields(
+            {
+                key: {"type": "integer", "minimum": low, "maximum": high}
+                for key, (low, high) in bounds.items()
+            }
+        )
+        for section, bounds in threshold_file.BOUNDS.items()
+    }
+    return _fields({**sections, "weak": _list(_word(VERDICTS))})
 
 
 def _cases() -> Schema:

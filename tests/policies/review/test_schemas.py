@@ -24,7 +24,8 @@ from policies.snapshot import DEFAULT_FOLDER
 FILES = {
     "rules/vocabulary.yaml": "vocabulary", "rules/issuers.yaml": "issuers",
     "rules/routes.yaml": "routes", "rules/upstreams.yaml": "upstreams",
-    "rules/trusted_peers.yaml": "trusted_peers", "mappings/native.yaml": "mapping",
+    "rules/trusted_peers.yaml": "trusted_peers", "rules/retrieval.yaml": "retrieval",
+    "mappings/native.yaml": "mapping",
     "mappings/ferrowick.yaml": "mapping", "cases/agents.yaml": "cases",
     "cases/audiences.yaml": "cases", "cases/doors.yaml": "cases",
 }  # fmt: skip
