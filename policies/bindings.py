@@ -66,7 +66,8 @@ class IssuerBinding:
     jurisdictions: CompartmentSource
 
     def aliases(self, token_claims: Mapping[str, object]) -> Mapping[str, frozenset[str]]:
-        """Our claims (``groups``, ``roles``, ``task_scopes``) as aliases; unknown words dropped."""
+        """Our claims (``groups``, ``roles``, ``sources``, ``task_scopes``) as aliases; unknown
+        words dropped."""
         return {
             ours: frozenset(
                 source.values[word]

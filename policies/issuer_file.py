@@ -22,6 +22,8 @@ LOOPBACK_URL: Final = re.compile(
 TOKEN_AUDIENCE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/-]+")
 ANY_WORD: Final = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 GROUP: Final = re.compile(r"grp:[a-z][a-z0-9_]{0,39}")
+SOURCE: Final = re.compile(r"(?!unclaimed$)[a-z0-9][a-z0-9._-]{0,63}")
+"""The name of a source of documents; `unclaimed` is nobody's."""
 CLAIM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,99}")
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
@@ -128,15 +130,16 @@ def _jwks(read: Reader, node: Node | None, found: PolicyFiles) -> tuple[str, str
 
 
 def _claims(read: Reader, node: Node, vocabulary: Vocabulary) -> Mapping[str, ClaimSource]:
-    known = {"groups": None, "roles": vocabulary.roles, "task_scopes": vocabulary.tasks}
+    closed_ones = {"roles": vocabulary.roles, "task_scopes": vocabulary.tasks}
+    open_ones = {"groups": ("group alias", GROUP), "sources": ("name of a source", SOURCE)}
     claims: dict[str, ClaimSource] = {}
-    for ours, entry in read.fields(node, optional=tuple(known)).items():
+    for ours, entry in read.fields(node, optional=(*open_ones, *closed_ones)).items():
         fields = read.fields(entry, required=("claim", "values"))
-        closed = known[ours]
+        closed = closed_ones.get(ours)
         claims[ours] = ClaimSource(
             read.text(fields["claim"], "claim name", CLAIM),
             {
-                theirs: read.text(alias, "group alias", GROUP)
+                theirs: read.text(alias, *open_ones[ours])
                 if closed is None
                 else read.word(alias, ours.removesuffix("s"), closed)
                 for theirs, alias in read.entries(fields["values"], "word", ANY_WORD).items()

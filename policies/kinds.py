@@ -38,7 +38,8 @@ class AdminAction(StrEnum):
     """What an operator may ask of the running gateway; closed, because each has its own code.
 
     The three ``live`` actions are steps: how many units a change touches by order of
-    magnitude, exactly, and which ones.
+    magnitude, exactly, and which ones. The two of threads reach the threads of those sources
+    that the operator's verified ``sources`` name.
     """
 
     LIVE_BUCKETED = "live_bucketed"
@@ -46,6 +47,8 @@ class AdminAction(StrEnum):
     LIVE_IDS = "live_ids"
     EXPLAIN_UNIT = "explain_unit"
     READ_SHADOW = "read_shadow"
+    READ_THREADS = "read_threads"
+    EDIT_THREADS = "edit_threads"
 
 
 class LabelAuthor(StrEnum):
