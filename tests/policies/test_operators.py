@@ -46,6 +46,32 @@ def test_a_label_is_approved_for_an_audience_by_a_role_that_did_not_write_it(
     assert not default.decide_label("customer", owner, LabelAuthor.OTHER).allowed
 
 
+def test_whose_threads_an_owner_edits_is_a_verified_word(default: Snapshot) -> None:
+    """Which role, says a row; which source, the token, in words that the policy gives a meaning."""
+    staff = next(one for one in default.issuers if one.alias == "idp:staff")
+    assert staff.aliases({"knowledge": ["handbook", "native", "*"]})["sources"] == {"native"}
+    assert staff.aliases({})["sources"] == frozenset()
+
+
+def test_one_more_source_of_an_owner_widens(folder: Path) -> None:
+    old = read_unproven(folder)
+    file = folder / "rules" / "issuers.yaml"
+    text = file.read_text()
+    file.write_text(text.replace("{handbook: native}", "{handbook: native, faq: faq}"))
+    new = read_unproven(folder)
+    assert diff(old, new).direction is Direction.WIDENING
+    assert diff(new, old).direction is Direction.NARROWING
+
+
+@pytest.mark.parametrize("name", ["unclaimed", "'*'", "A", "a b"])
+def test_a_word_that_names_no_source_is_refused(
+    name: str, folder: Path, faults: Callable[[], tuple[Fault, ...]]
+) -> None:
+    file = folder / "rules" / "issuers.yaml"
+    file.write_text(file.read_text().replace("{handbook: native}", f"{{handbook: {name}}}"))
+    assert faults()
+
+
 @pytest.mark.parametrize("kind", OPTIONAL)
 def test_a_policy_without_the_file_lets_nobody(kind: Kind, folder: Path) -> None:
     """Revisions from before these kinds still load, so that a diff can start from them."""
