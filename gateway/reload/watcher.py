@@ -3,8 +3,8 @@
 Theory
     One task looks: it holds the one connection that listens, says what this replica is, and
     compares what it sees with what is held. It never waits for a build, so a swap to something
-    prepared happens within the round trip that tells of it. Another task builds whatever the
-    first found missing, the most urgent first, and gives a build up that nobody wants any more.
+    prepared happens within the round trip that tells of it. Another task (`supplying`) builds
+    whatever the first found missing.
 
     A request that finds the database ahead swaps by itself (`gateway.app`); the watcher then
     only learns of it.
@@ -13,9 +13,6 @@ Laws
     * Whatever fails, the snapshot in force stays: last good. An alarm is one line of the log at
       level ERROR and one count.
     * A number is believed, and remembered, only beside the digest with which it was verified here.
-    * Nobody waits for something less urgent: a build makes way for one.
-    * What was refused stays refused. What failed for reasons of this machine (``build_*``,
-      ``builder_*``) is tried again, but for a staged release: whoever staged it is waiting.
 """
 
 from __future__ import annotations
@@ -23,11 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import Counter
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Final, Protocol
 from uuid import UUID, uuid4
 
@@ -35,25 +29,23 @@ import psycopg
 
 from gateway.holder import SnapshotHolder
 from gateway.reload.builder import Builder
-from gateway.reload.job import BuildRefused, Built, Job, RawRelease, Trust
-from gateway.reload.retiring import retire, warm
+from gateway.reload.job import BuildRefused
+from gateway.reload.retiring import retire
 from gateway.reload.sightings import (
     CHANNEL,
     Connection,
     Sighting,
     Told,
-    candidate_of,
     leave,
     look,
-    release_of,
 )
+from gateway.reload.supplying import Asker, Errand, Reloads, Supplier, Wanted
 from policies.decision import PolicyDigest
 from policies.release import TrustAnchor
 from policies.snapshot import Snapshot
 
 LOOK_S: Final = 5.0
 """How often the database is looked at without being called: three looks within ``ALIVE_S``."""
-RETRY_S: Final = 30.0
 _BACKOFF_S: Final = (0.1, 5.0)
 _CONNECT_S: Final = 5
 _LOG: Final = logging.getLogger("gateway.reload")
@@ -67,33 +59,6 @@ class Memory(Protocol):
     def remember(self, generation: int, digest: PolicyDigest) -> None:
         """Keep it for the next start. Raises an exception of its own kind."""
         ...
-
-
-class Errand(StrEnum):
-    """What a build is for, the most urgent first."""
-
-    ACTIVE = "active"
-    STAGED = "staged"
-    CANDIDATE = "candidate"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Something that should be held and is not."""
-
-    errand: Errand
-    number: int
-    digest: str
-
-
-@dataclass(slots=True)
-class Reloads:
-    """Counts for the metrics: (errand, code) of builds, ``ok`` for one that succeeded; swaps."""
-
-    builds: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    swaps: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    lost: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    last: Built | None = None
 
 
 class Watcher:
@@ -117,7 +82,6 @@ class Watcher:
         self.counts = Reloads()
         self.others: frozenset[str] = frozenset()
         self._holder = holder
-        self._builder = builder
         self._conninfo = conninfo
         self._anchor = anchor
         self._memory = memory
@@ -129,11 +93,14 @@ class Watcher:
             self._verified.add(highest)
         self._in_force_here: dict[int, PolicyDigest] = {}
         self._wake = asyncio.Event()
-        self._missing = asyncio.Event()
-        self._wanted: tuple[Wanted, ...] = ()
-        self._refused: dict[Wanted, float] = {}
-        self._building: tuple[Wanted, asyncio.Task[None]] | None = None
-        self._reading: Connection | None = None
+        self._supplier = Supplier(
+            holder,
+            builder,
+            self._connection,
+            anchor=anchor,
+            asker=Asker(accepted=self._accepted, delivered=self._delivered, refused=self._unmade),
+            counts=self.counts,
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -144,7 +111,7 @@ class Watcher:
         self._holder.on_advance = self._advanced
         self._tasks = [
             asyncio.create_task(self._follow(), name="policy watch"),
-            asyncio.create_task(self._supply(), name="policy builds"),
+            asyncio.create_task(self._supplier.run(), name="policy builds"),
         ]
 
     async def stop(self) -> None:
@@ -155,8 +122,7 @@ class Watcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._reading is not None:
-            await self._reading.close()
+        await self._supplier.close()
         try:
             async with asyncio.timeout(_CONNECT_S):
                 async with await self._connection() as connection:
@@ -177,7 +143,7 @@ class Watcher:
     @property
     def building(self) -> Errand | None:
         """What is being built now, if anything."""
-        return self._building[0].errand if self._building is not None else None
+        return self._supplier.building
 
     # --- looking ----------------------------------------------------------------------------
 
@@ -236,7 +202,7 @@ class Watcher:
             self._told = replace(self._told, staged=None, state=None, code=None)
         wanted += self._tried(seen.candidate)
         self._let_go(seen)
-        self._want(tuple(wanted))
+        self._supplier.want(tuple(wanted))
 
     def _let_go(self, seen: Sighting) -> None:
         """Of what was prepared for nothing: abandoned, or overtaken."""
@@ -281,64 +247,9 @@ class Watcher:
             return ()
         return (Wanted(Errand.CANDIDATE, *candidate),)
 
-    def _want(self, wanted: tuple[Wanted, ...]) -> None:
-        self._wanted = wanted
-        self._refused = {one: at for one, at in self._refused.items() if one in wanted}
-        if self._building is not None:
-            building, task = self._building
-            if self._makes_way(building) and not task.cancelling():  # once: it tidies up
-                task.cancel()
-        self._missing.set()
+    # --- what was built ---------------------------------------------------------------------
 
-    def _makes_way(self, building: Wanted) -> bool:
-        """Whether nobody wants it any more, or something more urgent waits, and not for a second
-        try: that would keep from being built what mends the failure."""
-        urgent = self._next()
-        return building not in self._wanted or (urgent != building and urgent not in self._refused)
-
-    # --- building ---------------------------------------------------------------------------
-
-    async def _supply(self) -> None:
-        with suppress(psycopg.Error, OSError):  # tried again when it is needed
-            self._reading = await self._connection()
-        while True:
-            wanted = self._next()
-            if wanted is None:
-                self._missing.clear()
-                await self._missing.wait()
-                continue
-            task = asyncio.create_task(self._supplied(wanted))
-            self._building = (wanted, task)
-            try:
-                await asyncio.wait({task})
-            finally:
-                self._building = None
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-            if not task.cancelled() and (error := task.exception()) is not None:
-                self._refuse(wanted, BuildRefused("build_failed", type(error).__name__))
-
-    def _next(self) -> Wanted | None:
-        now = asyncio.get_running_loop().time()
-        return next((one for one in self._wanted if self._refused.get(one, now) <= now), None)
-
-    async def _supplied(self, wanted: Wanted) -> None:
-        try:
-            snapshot, built = await self._built(wanted)
-            if snapshot.digest != wanted.digest:
-                raise BuildRefused("hash_mismatch", "the digest is not that of the files")
-        except BuildRefused as refused:
-            self._refuse(wanted, refused)
-            return
-        before = self._holder.current
-        await warm(snapshot, before)
-        self.counts.builds[wanted.errand.value, "ok"] += 1
-        self.counts.last = built
-        _LOG.info("policy %s: %s of %s is ready", wanted.digest[:12], wanted.errand, wanted.number)
-        self._deliver(wanted, snapshot)
-
-    def _deliver(self, wanted: Wanted, snapshot: Snapshot) -> None:
-        self._wanted = tuple(one for one in self._wanted if one != wanted)
+    def _delivered(self, wanted: Wanted, snapshot: Snapshot) -> None:
         if wanted.errand is Errand.CANDIDATE:
             self._holder.candidate = snapshot
             self._told = replace(self._told, candidate=snapshot.digest)
@@ -352,63 +263,12 @@ class Watcher:
             self._told = replace(self._told, state="prepared")
         self._wake.set()  # what is active is asked anew, and then comes into force
 
-    async def _built(self, wanted: Wanted) -> tuple[Snapshot, Built]:
-        candidate = wanted.errand is Errand.CANDIDATE
-        accepted = self._accepted()
-        try:
-            try:
-                chain = await self._stored(wanted, accepted)
-            except psycopg.OperationalError:  # a kept connection that was cut; a fresh one tells
-                self._reading = None
-                chain = await self._stored(wanted, accepted)
-        except (psycopg.Error, OSError) as error:
-            raise BuildRefused("build_unread", type(error).__name__) from error
-        if not chain:
-            raise BuildRefused("release_missing", "the database has no files of it")
-        if candidate or not self._anchor.signed:
-            trust = Trust.of(TrustAnchor.unsigned(self._anchor.environment))
-            return await self._builder.build(Job(chain[0], trust, newer_than=0))
-        highest = max((one for one in accepted if one != wanted.number), default=0)
-        return await self._builder.build(
-            Job(chain[0], Trust.of(self._anchor), highest, chain[1:], accepted)
-        )
-
-    async def _stored(
-        self, wanted: Wanted, accepted: Mapping[int, PolicyDigest]
-    ) -> tuple[RawRelease, ...]:
-        """What the database holds of it, over a connection that is kept: to log in costs 3 ms."""
-        if self._reading is None or self._reading.closed:
-            self._reading = await self._connection()
-        if wanted.errand is Errand.CANDIDATE:
-            return await candidate_of(self._reading, wanted.number)
-        return await release_of(
-            self._reading,
-            wanted.number,
-            signers=self._anchor.widening_signers,
-            accepted=accepted,
-        )
-
     def _accepted(self) -> Mapping[int, PolicyDigest]:
         """What was in force here: in this life, and the highest of earlier ones."""
         found = dict([highest] if (highest := self._memory.highest()) is not None else [])
         return found | self._in_force_here
 
-    def _refuse(self, wanted: Wanted, refused: BuildRefused) -> None:
-        """The last good policy stays; what may be better next time is tried again."""
-        self.counts.builds[wanted.errand.value, refused.code] += 1
-        _LOG.error(
-            "policy alarm: %s %s (%s) is not taken, %s stays: %s",
-            wanted.errand,
-            wanted.number,
-            wanted.digest[:12],
-            self._holder.current.digest[:12],
-            refused,
-        )
-        again = refused.code.startswith(("build_", "builder_"))
-        loop = asyncio.get_running_loop()
-        self._refused[wanted] = loop.time() + RETRY_S if again else float("inf")
-        if again:
-            loop.call_later(RETRY_S, self._missing.set)
+    def _unmade(self, wanted: Wanted, refused: BuildRefused) -> None:
         if wanted.errand is Errand.STAGED and self._told.staged == wanted.number:
             self._told = replace(self._told, state="refused", code=refused.code)
         self._wake.set()
