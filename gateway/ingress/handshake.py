@@ -15,6 +15,8 @@ from typing import Final
 
 from gateway.errors import Code
 
+LEG: Final = "gateway.leg"
+"""ASGI scope extension ``{"leg": leg}``: the caller's leg of a socket that is accepted."""
 SUBPROTOCOLS_MAX: Final = 16
 _KEY: Final = re.compile(rb"[A-Za-z0-9+/]{21}[AQgw]==")
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from gateway.relay.address import Address
 from gateway.relay.balance import Backend, Balance, Balanced, Turns, judge
@@ -23,7 +24,10 @@ from gateway.relay.upstream import (
     UpstreamTransport,
     UpstreamUnavailable,
 )
-from gateway.relay.websocket import Opening, SocketLimits, UpstreamSocket
+from gateway.relay.websocket import Opening, SocketLimits
+
+if TYPE_CHECKING:
+    from gateway.relay.socket import UpstreamSocket
 
 
 class Client(StrEnum):
@@ -100,7 +104,7 @@ class Fleet:
     ) -> UpstreamSocket:
         if self._sockets >= self.sockets_max:
             raise UpstreamBusy("every socket is in use")
-        from gateway.relay.frames import open_socket  # the library loads only where it is used
+        from gateway.relay.socket import open_socket  # the library loads only where it is used
 
         lease = _Lease(self, backend)
         backend.breaker.begin()

@@ -59,11 +59,14 @@ class End(StrEnum):
 
 
 class OpenStream:
-    """One open stream. ``ended`` is the reason for which we ended it, if we did."""
+    """One open stream. ``ended`` is the reason for which we ended it, if we did; ``count`` tells
+    how many messages went over a socket, which is how an idle one is known."""
 
     __slots__ = (
         "_again",
         "_on_end",
+        "count",
+        "counted",
         "decided_at",
         "deciding",
         "digest",
@@ -88,6 +91,8 @@ class OpenStream:
         self.digest = digest
         self.expires_at = expires_at
         self.opened_at = self.decided_at = self.touched_at = now
+        self.count: Callable[[], int] = lambda: 0
+        self.counted = 0
         self.deciding: asyncio.Task[None] | None = None
         self.ended: End | None = None
         self._again = again
@@ -224,10 +229,6 @@ class OpenStreams:
             self._empty.set()
             self._wake.set()
 
-    def touch(self, stream: OpenStream) -> None:
-        """A message went over it."""
-        stream.touched_at = self._clock()
-
     def look(self, *, called: bool = False) -> None:
         """Look after everything now: the policy changed; or, ``called``, something else did that
         a decision may depend on (a revocation, an end of consent)."""
@@ -296,9 +297,11 @@ class OpenStreams:
         now = self._clock()
         if stream.sort is not Sort.BODY and now - stream.opened_at >= self._limits.stream_s:
             return End.LIMIT
-        if stream.sort is Sort.SOCKET and now - stream.touched_at >= self._limits.stream_idle_s:
-            return End.IDLE
-        return None
+        if stream.sort is not Sort.SOCKET:
+            return None
+        if (count := stream.count()) != stream.counted:
+            stream.counted, stream.touched_at = count, now
+        return End.IDLE if now - stream.touched_at >= self._limits.stream_idle_s else None
 
     def _decide(self, stream: OpenStream, *, called: bool) -> bool:
         """Begin to decide anew, where there is a reason."""

@@ -19,17 +19,21 @@ from gateway import stations
 from gateway.errors import PROBLEM_JSON, Code, Refusal, challenge, problem_body, status_of
 from gateway.ingress.abort import ABORT
 from gateway.ingress.body import Body
-from gateway.relay.duplex import DRAIN, NOT_ALLOWED, By, relay_messages
+from gateway.ingress.handshake import LEG
+from gateway.relay.duplex import By, relay_messages
 from gateway.relay.headers import PRIVATE
 from gateway.relay.stream import Truncated
 from gateway.relay.upstream import CallerGone, UpstreamError
-from gateway.relay.websocket import GOING_AWAY, LOST, Closed, SocketLimits, UpstreamSocket
+from gateway.relay.websocket import SocketLimits
 from gateway.stations import Granted
 from gateway.streams.again import decided_anew
 from gateway.streams.register import End, OpenStream, Sort
+from gateway.wire.closing import GOING_AWAY, LOST, NOT_ALLOWED, RESTART, Closed
 
 if TYPE_CHECKING:
     from gateway.app import DataPlane, Visit
+    from gateway.relay.socket import UpstreamSocket
+    from gateway.wire.leg import Leg
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -37,7 +41,7 @@ _TOLD: Final[Mapping[End, Closed]] = {
     End.NARROWED: Closed(NOT_ALLOWED, "not allowed any more"),
     End.EXPIRED: Closed(NOT_ALLOWED, "credential expired"),
     End.UNDECIDED: Closed(NOT_ALLOWED, "not allowed any more"),
-    End.DRAIN: Closed(DRAIN, "service restart"),
+    End.DRAIN: Closed(RESTART, "service restart"),
     End.LIMIT: Closed(GOING_AWAY, "open for too long"),
     End.IDLE: Closed(GOING_AWAY, "idle"),
 }
@@ -84,6 +88,7 @@ class _Caller:
         self.receive = receive
         self.send = send
         self.visit = visit
+        self.leg: Leg = scope["extensions"][LEG]["leg"]
 
     async def accept(self, subprotocol: str | None) -> None:
         visit = self.visit
@@ -167,36 +172,23 @@ async def _relayed(plane: DataPlane, granted: Granted, caller: _Caller, body: Bo
             if stream.ended is not None:
                 raise Refusal(Code.FORBIDDEN, f"{stream.ended} while the upstream was dialled")
             await caller.accept(upstream.subprotocol)
-            await _passed_on(plane, caller, upstream, stream, end)
+            await _passed_on(caller, upstream, stream, end)
         except BaseException:
-            await upstream.close(Closed(GOING_AWAY))
+            upstream.tell(Closed(GOING_AWAY))
+            await upstream.gone()
             raise
         finally:
-            body.read_bytes, caller.visit.bytes_out = upstream.sent_bytes, upstream.received_bytes
+            body.read_bytes, caller.visit.bytes_out = upstream.sent_bytes, caller.leg.sent_bytes
             caller.visit.passed("inspect")
 
 
 async def _passed_on(
-    plane: DataPlane,
-    caller: _Caller,
-    upstream: UpstreamSocket,
-    stream: OpenStream,
-    end: asyncio.Future[Closed],
+    caller: _Caller, upstream: UpstreamSocket, stream: OpenStream, end: asyncio.Future[Closed]
 ) -> None:
-    touch = plane.streams.touch
-
-    async def receive() -> Any:
-        event = await caller.receive()
-        touch(stream)
-        return event
-
-    async def send(event: Any) -> None:
-        touch(stream)
-        await caller.send(event)
-
-    relayed = await relay_messages(receive, send, upstream, end=end)
+    stream.count = lambda: caller.leg.messages + upstream.messages
+    relayed = await relay_messages(caller.leg, upstream, end=end)
     if relayed.by is By.GATEWAY:
-        caller.visit.code = stream.ended.code if stream.ended else "body_too_large"
+        caller.visit.code = stream.ended.code if stream.ended else ""
     elif relayed.end.code == LOST:
         caller.visit.code = "caller_gone" if relayed.by is By.CALLER else "truncated"
 
@@ -232,4 +224,5 @@ async def _dropped(dial: asyncio.Future[UpstreamSocket]) -> None:
     dial.cancel()
     (made,) = await asyncio.gather(dial, return_exceptions=True)
     if not isinstance(made, BaseException):
-        await made.close(Closed(GOING_AWAY))
+        made.tell(Closed(GOING_AWAY))
+        await made.gone()

@@ -1,4 +1,4 @@
-"""A WebSocket relay between a real server for callers and an upstream of the test's own."""
+"""A WebSocket relay between our own listener and an upstream of the test's own."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.frames import Frame, Opcode
 
+from gateway.ingress.handshake import LEG
+from gateway.ingress.limits import Limits
+from gateway.ingress.protocol import guarded
 from gateway.relay.address import Address
 from gateway.relay.duplex import Relayed, relay_messages
-from gateway.relay.frames import open_socket
+from gateway.relay.socket import UpstreamSocket, open_socket
+from gateway.relay.stream import Truncated
 from gateway.relay.upstream import UpstreamError, UpstreamTimes
-from gateway.relay.websocket import Closed, Opening, SocketLimits
+from gateway.relay.websocket import Opening, SocketLimits
+from gateway.wire.closing import Closed
+from gateway.wire.leg import Leg
 from tests.gateway.relay.hostile import Peer, Script, Upstream
 
 LIMITS = SocketLimits(message_bytes=100_000, ping_s=20, close_s=5)
@@ -34,7 +39,9 @@ class Relay:
     port: int
     upstream: Upstream
     end: asyncio.Future[Closed]
+    legs: list[tuple[Leg, UpstreamSocket]] = field(default_factory=list)
     relayed: list[Relayed] = field(default_factory=list)
+    truncated: list[Truncated] = field(default_factory=list)
     refused: list[UpstreamError] = field(default_factory=list)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -58,19 +65,19 @@ async def relay(
     async with Upstream(script) as upstream:
         found = Relay(0, upstream, loop.create_future())
         app = _app(found, upstream.address, limits, times or UpstreamTimes())
-        config = uvicorn.Config(app, ws_ping_interval=None, ws_max_size=200_000, log_config=None)
+        bounds = Limits(message_bytes=limits.message_bytes, ping_s=limits.ping_s)
+        protocol = guarded(bounds, sockets=True)
+        config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None)
         config.load()
         state = ServerState()
-        server = await loop.create_server(
-            lambda: WebSocketsSansIOProtocol(config, state, {}), "127.0.0.1", 0
-        )
+        server = await loop.create_server(lambda: protocol(config, state, {}), "127.0.0.1", 0)
         found.port = server.sockets[0].getsockname()[1]
         try:
             yield found
         finally:
             server.close()
             for connection in list(state.connections):
-                connection.transport.abort()
+                connection.shutdown()
             await asyncio.gather(*state.tasks, return_exceptions=True)
 
 
@@ -86,10 +93,16 @@ def _app(found: Relay, address: Address, limits: SocketLimits, times: UpstreamTi
             socket = await open_socket(address, opening, times=times, limits=limits)
         except UpstreamError as error:
             found.refused.append(error)
-            await send({"type": "websocket.close", "code": 1011})
+            await send({"type": "websocket.http.response.start", "status": 502})
+            await send({"type": "websocket.http.response.body"})
             return
         await send({"type": "websocket.accept", "subprotocol": socket.subprotocol})
-        found.relayed.append(await relay_messages(receive, send, socket, end=found.end))
+        caller: Leg = scope["extensions"][LEG]["leg"]
+        found.legs.append((caller, socket))
+        try:
+            found.relayed.append(await relay_messages(caller, socket, end=found.end))
+        except Truncated as truncated:
+            found.truncated.append(truncated)
         found.finished.set()
 
     return app

@@ -18,15 +18,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
 from websockets.frames import Opcode  # noqa: E402
 from websockets.typing import Subprotocol  # noqa: E402
 
-from gateway.relay.duplex import DRAIN, NOT_ALLOWED, By  # noqa: E402
+from gateway.relay.duplex import By  # noqa: E402
 from gateway.relay.fleet import Fleet  # noqa: E402
 from gateway.relay.upstream import UpstreamBusy, UpstreamTimes  # noqa: E402
-from gateway.relay.websocket import (  # noqa: E402
-    Closed,
-    Opening,
-    SocketDeclined,
-    SocketLimits,
-)
+from gateway.relay.websocket import Opening, SocketDeclined, SocketLimits  # noqa: E402
+from gateway.wire.closing import NOT_ALLOWED, RESTART, Closed  # noqa: E402
 from tests.gateway.relay.hostile import OK, Peer, Upstream, answers  # noqa: E402
 from tests.gateway.relay.sockets import (  # noqa: E402
     Frames,
@@ -56,8 +52,9 @@ def test_text_and_bytes_go_both_ways_unchanged() -> None:
                 for message in messages:
                     await caller.send(message)
                     came.append(await caller.recv())
-            outcome = await between.outcome()
-            return came, outcome.bytes_in, outcome.bytes_out
+            await between.outcome()
+            ((to_caller, to_upstream),) = between.legs
+            return came, to_upstream.sent_bytes, to_caller.sent_bytes
 
     size = sum(len(one.encode() if isinstance(one, str) else one) for one in messages)
     assert run(scenario()) == (messages, size, size)
@@ -290,7 +287,7 @@ def test_upstream_that_vanishes_is_a_loss_for_the_caller() -> None:
     assert run(scenario()) == (1011, Closed(1006))
 
 
-@pytest.mark.parametrize("code", [NOT_ALLOWED, DRAIN])
+@pytest.mark.parametrize("code", [NOT_ALLOWED, RESTART])
 def test_gateway_ends_a_socket_for_reasons_of_its_own(code: int) -> None:
     """1008 when it is not allowed any more, 1012 on drain; the upstream hears 1001 only."""
     found: list[tuple[Opcode, bytes]] = []
@@ -476,22 +473,25 @@ def test_caller_waits_for_an_upstream_that_does_not_read() -> None:
 
 
 def test_pings_that_are_not_read_fill_no_memory() -> None:
-    """An upstream that floods pings and reads no pong is cut, long before a ping is due."""
+    """An upstream that floods pings and reads no pong is read, answered within bounds, and cut."""
 
     async def talk(frames: Frames) -> None:
         for _ in range(200):
             await frames._peer.say((b"\x89\x7d" + b"p" * 125) * 1000)
+        flooded.set()
         await asyncio.Event().wait()
 
-    async def scenario() -> tuple[Closed, float]:
-        loop = asyncio.get_running_loop()
-        limits = SocketLimits(message_bytes=10_000)
-        async with relay(speaks(talk), limits=limits) as between, between.caller():
-            began = loop.time()
-            return (await between.outcome()).end, loop.time() - began
+    flooded = asyncio.Event()
 
-    end, took_s = run(scenario())
-    assert (end, took_s < 15) == (Closed(1006), True)
+    async def scenario() -> tuple[Closed, int]:
+        async with relay(speaks(talk)) as between, between.caller():
+            await flooded.wait()
+            ((_, upstream),) = between.legs
+            waits = upstream._transport.get_write_buffer_size()
+            return (await between.outcome()).end, waits
+
+    end, waits = run(scenario())
+    assert (end, waits < 1024 * 1024) == (Closed(1006), True)
 
 
 def test_upstream_that_answers_no_ping_is_given_up() -> None:
@@ -548,12 +548,11 @@ def test_socket_goes_to_the_backend_that_listens_and_counts_until_it_ends() -> N
             found: list[object] = [fleet.backends[0].breaker.state, fleet.backends[1].under_way]
             with pytest.raises(UpstreamBusy):
                 await fleet.socket(opening, SocketLimits())
-            await socket.send("x")
-            found.append(await socket.receive())
-            await socket.close(Closed(1000))
+            socket.tell(Closed(1000))
+            await socket.gone()
             return [*found, fleet.backends[1].under_way]
 
-    assert run(scenario()) == ["open", 1, "x", 0]
+    assert run(scenario()) == ["open", 1, 0]
 
 
 def test_declined_socket_counts_as_an_answer() -> None:

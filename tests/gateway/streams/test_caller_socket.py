@@ -1,4 +1,4 @@
-"""What a caller's socket holds, against one that floods.
+"""A caller's socket: its handshake, and what is held of one that floods.
 
 Provenance: attack log rows D3 and S12; architecture section 2.
 """
@@ -15,10 +15,10 @@ from uvicorn.server import ServerState
 
 from gateway.ingress.handshake import Handshake
 from gateway.ingress.limits import Limits
-from gateway.ingress.socket import HELD_BYTES_MAX, CallerSocket
+from gateway.ingress.socket import CallerSocket
+from gateway.wire.leg import HELD_BYTES_MAX, Leg
 
 EMPTY = b"\x81\x80\x00\x00\x00\x00"
-PING = b"\x89\xfd" + b"\x00" * 4 + b"x" * 125
 LIMITS = Limits(message_bytes=10_000)
 Scene = Callable[[CallerSocket, asyncio.Transport, socket.socket], Coroutine[Any, Any, None]]
 
@@ -48,9 +48,8 @@ def play(scene: Scene, *, accept: bool = True) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("accept", [True, False])
-def test_flood_of_empty_messages_stops_the_reading(accept: bool) -> None:
-    """Each takes memory, though it has no byte; before an answer they are bytes held."""
+def test_flood_before_the_answer_stops_the_reading() -> None:
+    """S12: bytes are held, not frames; what is held is bounded."""
 
     async def scene(found: CallerSocket, transport: asyncio.Transport, _: socket.socket) -> None:
         sent = 0
@@ -58,49 +57,41 @@ def test_flood_of_empty_messages_stops_the_reading(accept: bool) -> None:
             found.data_received(EMPTY * 100)
             sent += 100
             assert sent * len(EMPTY) <= 2 * HELD_BYTES_MAX
+        assert found._reader is None
 
-    play(scene, accept=accept)
+    play(scene, accept=False)
 
 
-def test_reading_goes_on_when_messages_are_taken() -> None:
-    """Nothing is lost by waiting."""
+def test_application_hears_of_the_end_as_often_as_it_asks() -> None:
+    """A caller that leaves before it is accepted is noticed by whoever dials for it."""
 
-    async def scene(found: CallerSocket, transport: asyncio.Transport, _: socket.socket) -> None:
-        sent = 0
-        while transport.is_reading():
-            found.data_received(EMPTY * 100)
-            sent += 100
+    async def scene(found: CallerSocket, _: asyncio.Transport, theirs: socket.socket) -> None:
         assert (await found.receive())["type"] == "websocket.connect"
-        for _one in range(sent):
-            assert (await found.receive())["text"] == ""
-        assert transport.is_reading()
+        theirs.close()
+        for _one in range(2):
+            assert await found.receive() == {
+                "type": "websocket.disconnect", "code": 1006, "reason": ""
+            }  # fmt: skip
+        with pytest.raises(OSError, match="has left"):
+            await found.send({"type": "websocket.accept"})
 
-    play(scene)
-
-
-def test_flood_of_pings_whose_answers_nobody_reads_ends_the_connection() -> None:
-    """Pongs are held for a caller that does not read, but not without end."""
-
-    async def scene(found: CallerSocket, transport: asyncio.Transport, _: socket.socket) -> None:
-        sent = 0
-        while not transport.is_closing():
-            found.data_received(PING * 100)
-            sent += 100
-            assert sent * len(PING) <= 16 * 1024 * 1024
-        assert (await found.receive())["type"] == "websocket.connect"
-        assert (await found.receive())["code"] == 1006
-
-    play(scene)
+    play(scene, accept=False)
 
 
-def test_fragments_of_nothing_are_not_held() -> None:
-    """A message of endless empty fragments is bounded by its bytes, hence never grows."""
+def test_handshake_is_answered_once_and_with_nothing_else() -> None:
+    """Messages are the legs'; an application that sends one has a defect."""
 
     async def scene(found: CallerSocket, _: asyncio.Transport, __: socket.socket) -> None:
-        found.data_received(b"\x01\x80\x00\x00\x00\x00" + b"\x00\x80\x00\x00\x00\x00" * 10_000)
-        assert len(found._parts) == 1
+        with pytest.raises(RuntimeError, match="once"):
+            await found.send({"type": "websocket.accept"})
 
     play(scene)
+
+    async def other(found: CallerSocket, _: asyncio.Transport, __: socket.socket) -> None:
+        with pytest.raises(RuntimeError, match="no answer"):
+            await found.send({"type": "websocket.send", "text": "x"})
+
+    play(other, accept=False)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +109,12 @@ def test_frame_that_is_none_ends_the_connection(frame: bytes, code: int) -> None
     """RFC 6455: the caller is told its fault, the application that its caller is lost."""
 
     async def scene(found: CallerSocket, _: asyncio.Transport, theirs: socket.socket) -> None:
+        ours, upstream = socket.socketpair()
+        leg = Leg(masked=False, message_bytes=10_000, ping_s=20, close_s=1)
+        await asyncio.get_running_loop().create_connection(lambda: leg, sock=ours)
+        found.join(leg)
         found.data_received(frame)
+        assert leg.messages == 0
         assert (await found.receive())["type"] == "websocket.connect"
         assert (await found.receive())["code"] == (1009 if code == 1009 else 1006)
         theirs.settimeout(10)
@@ -127,5 +123,7 @@ def test_frame_that_is_none_ends_the_connection(frame: bytes, code: int) -> None
             heard += piece
         assert b"\x88" in heard
         assert code.to_bytes(2, "big") in heard.rpartition(b"\x88")[2]
+        leg.abort()
+        upstream.close()
 
     play(scene)
