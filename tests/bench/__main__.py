@@ -21,6 +21,7 @@ from tests.bench import (
     reload,
     retrieve,
     shadow,
+    streams,
 )
 
 SUITES: Final[Mapping[str, Callable[[Console, int], dict[str, Any]]]] = {
@@ -33,6 +34,7 @@ SUITES: Final[Mapping[str, Callable[[Console, int], dict[str, Any]]]] = {
     "reload": reload.run,
     "retrieve": retrieve.run,
     "shadow": shadow.run,
+    "streams": streams.run,
 }
 
 

@@ -48,6 +48,7 @@ CASES: Final = {
     "64 KiB": "64 KiB GET, one RS256 token",
     "alone": "1 KiB GET, one connection: median ms less the upstream's own",
 }
+UNITS: Final = {case: "added ms" if case == "alone" else "us CPU a request" for case in CASES}
 BARS: Final = {
     ("1 KiB", GUARDED): 0.85,
     ("1 KiB", "nginx"): 7.0,
@@ -75,7 +76,7 @@ def run(out: Console, rounds: int) -> dict[str, Any]:
     _print(out, medians, found)
     svg = ROOT / "build" / "bench-proxy.svg"
     svg.parent.mkdir(exist_ok=True)
-    svg.write_text(drawn(CASES, medians), "utf-8")
+    svg.write_text(drawn(CASES, medians, UNITS), "utf-8")
     out.print(f"plot: build/{svg.name}")
     return {
         "seconds": SECONDS,
@@ -141,10 +142,19 @@ def staff_token(issuers: Issuers, sub: str, *, rsa: bool = False) -> str:
 
 
 @contextlib.contextmanager
-def gateway(folder: Path, behind: int, issuers: Issuers, *, trusted: str = "") -> Iterator[Peer]:
+def gateway(
+    folder: Path,
+    behind: int,
+    issuers: Issuers,
+    *,
+    trusted: str = "",
+    routes: str = "",
+    upstream: str = "",
+) -> Iterator[Peer]:
     """`gateway serve` on the proxy's core; its stores run beside it and do nothing.
 
-    ``trusted`` is the text of ``trusted_peers.yaml``, if proxies ask it.
+    ``trusted`` is the text of ``trusted_peers.yaml``, if proxies ask it; ``routes`` that of
+    ``routes.yaml``, if it is not the shipped one; ``upstream`` a line more for its settings.
     """
     overlay = folder / "overlay"
     issuers.write(overlay)
@@ -154,9 +164,11 @@ def gateway(folder: Path, behind: int, issuers: Issuers, *, trusted: str = "") -
     shutil.copytree(overlay, policy, dirs_exist_ok=True)
     if trusted:
         (policy / "rules" / "trusted_peers.yaml").write_text(trusted)
+    if routes:
+        (policy / "rules" / "routes.yaml").write_text(routes)
     config = folder / "gateway.toml"
     config.write_text(
-        f'[upstreams.employee-portal]\naddress = "http://127.0.0.1:{behind}"\n'
+        f'[upstreams.employee-portal]\naddress = "http://127.0.0.1:{behind}"\n{upstream}\n'
         f'[telemetry]\ntrace_file = "{folder}/spans.jsonl"\n'
     )
     with embedded_pair() as pair, fresh_database(cluster_of(pair)) as database:
@@ -244,8 +256,7 @@ def _ratio(medians: dict[str, dict[str, float]], case: str, peer: str) -> float:
 
 def _print(out: Console, medians: dict[str, dict[str, float]], found: Found) -> None:
     for case, title in CASES.items():
-        unit = "added ms" if case == "alone" else "us CPU a request"
-        table = Table("proxy", unit, "rounds", "ours / theirs", "bar", title=title)
+        table = Table("proxy", UNITS[case], "rounds", "ours / theirs", "bar", title=title)
         for name, median in sorted(medians[case].items(), key=lambda one: one[1]):
             ratio = _ratio(medians, case, name)
             bar = BARS.get((case, name))

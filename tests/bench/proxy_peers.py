@@ -93,6 +93,20 @@ def upstream(folder: Path, files: dict[str, bytes]) -> Iterator[int]:
 
 
 @contextlib.contextmanager
+def streaming_nginx(folder: Path, behind: int) -> Iterator[Peer]:
+    """nginx that passes sockets and events on as they come, and bodies without a file."""
+    port = free_port()
+    server = (
+        "client_max_body_size 0; map $http_upgrade $asks { default upgrade; '' ''; }"
+        f" server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://127.0.0.1:{behind};"
+        " proxy_http_version 1.1; proxy_buffering off; proxy_request_buffering off;"
+        " proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $asks; } }"
+    )
+    with started(_nginx(folder, f"streams-{port}", server, PROXY_CORE), port, folder) as pid:
+        yield Peer("nginx", pid, port)
+
+
+@contextlib.contextmanager
 def peers(folder: Path, behind: int, issuers: Issuers, *, only: str = "") -> Iterator[list[Peer]]:
     """Every proxy that is installed, or the one of this name, running."""
     made: list[tuple[str, list[str], int, dict[str, str]]] = []

@@ -12,14 +12,17 @@ _ROW: Final = 22
 _BAR: Final = 480
 
 
-def drawn(cases: Mapping[str, str], medians: Mapping[str, Mapping[str, float]]) -> str:
+def drawn(
+    cases: Mapping[str, str],
+    medians: Mapping[str, Mapping[str, float]],
+    units: Mapping[str, str],
+) -> str:
     """One block of bars per case, the cheapest proxy on top; the gateway's bar is dark."""
     parts: list[str] = []
     y = 10
     for case, title in cases.items():
-        unit = "added ms" if case == "alone" else "us CPU a request"
         y += 24
-        parts.append(f'<text x="10" y="{y}" class="t">{escape(title)} ({unit})</text>')
+        parts.append(f'<text x="10" y="{y}" class="t">{escape(title)} ({units[case]})</text>')
         y += 8
         rows = sorted(medians[case].items(), key=lambda one: one[1])
         most = max((value for _, value in rows), default=1.0) or 1.0
