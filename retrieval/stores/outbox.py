@@ -1,4 +1,5 @@
-"""The worker that carries changes from the record of truth to the vector index.
+"""The worker that carries changes from the record of truth to the vector index, and then makes
+anew what threads are found by (``thread_index``).
 
 Laws
     * An outbox row names a unit, never a content: what is written is the unit's truth as it
@@ -33,6 +34,7 @@ from psycopg import AsyncConnection
 from retrieval.embed.ports import Embedder, unit_text
 from retrieval.embed.quantise import pack
 from retrieval.errors import IndexUnavailable, RetrievalError, Store, StoreUnavailable
+from retrieval.stores import thread_index
 from retrieval.stores.points import IndexLabel, IndexPoint
 from retrieval.stores.qdrant import QdrantIndex
 
@@ -133,6 +135,7 @@ class OutboxWorker:
                 # cost both sides more than the looks themselves
                 async with self._connected() as connection:
                     while True:
+                        await self._refresh(connection)  # also while the index is down
                         if time.monotonic() >= sweep_at:
                             await self._index.ensure()
                             await self._sweep(connection)
@@ -164,6 +167,8 @@ class OutboxWorker:
                 continue
             lag = await self.lag()
             if lag.pending == 0 and not self._doubtful:
+                async with self._connected() as connection:
+                    await self._refresh(connection)
                 return done
             if lag.set_aside and lag.pending:
                 raise IndexUnavailable(Store.QDRANT, self._last_failure)
@@ -208,6 +213,11 @@ class OutboxWorker:
                 await connection.close()
         except psycopg.Error as fault:
             raise StoreUnavailable(Store.POSTGRES, type(fault).__name__) from fault
+
+    async def _refresh(self, connection: AsyncConnection) -> None:
+        while await thread_index.refresh(connection, self._embedder.name):
+            await connection.commit()
+        await connection.rollback()
 
     async def _rest(self) -> None:
         try:
@@ -355,6 +365,7 @@ class OutboxWorker:
             await self._index.delete(part)
         differing = {unit_id for unit_id, label in labels.items() if stored.get(unit_id) != label}
         self._doubtful |= differing
+        await thread_index.distrust(connection, self._embedder.name)
         await connection.execute(_PURGE)
         await connection.commit()
         return Swept(len(orphans), len(differing))
