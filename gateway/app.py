@@ -35,6 +35,7 @@ from gateway.ingress.body import Body, declared_bytes
 from gateway.ingress.limits import Limits
 from gateway.ingress.opening import OPEN
 from gateway.ingress.provenance import request_id_from, trusted_peer
+from gateway.ingress.shortcut import BEGUN, LESSON, extension
 from gateway.journal.event import SecurityEvent
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Hop
@@ -52,6 +53,8 @@ from policies.bindings import RouteMode
 from retrieval.contract import Answer
 
 if TYPE_CHECKING:  # its rate library loads only where a limit is set
+    from gateway.fastpath.begun import Begun
+    from gateway.fastpath.lane import Lesson
     from gateway.relay.admission import Admission, Place
 
 JWKS_PATH: Final = b"/.well-known/jwks.json"
@@ -101,6 +104,8 @@ class Visit:
     tally: Tally = field(default_factory=Tally)
     facts: Facts = field(default_factory=Facts)
     place: Place | None = None
+    begun: Begun | None = None
+    lesson: Lesson | None = None
     _mark_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -214,10 +219,15 @@ class DataPlane:
         finally:
             if visit.place is not None:
                 visit.place.leave()
+            if visit.begun is not None:
+                visit.begun.let_go()
             self.sink.record(visit.record(body))
 
     def visit_of(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
         """What is known of a request before the first station."""
+        begun: Begun | None = extension(scope, BEGUN)
+        if begun is not None:
+            return _begun_visit(scope, begun)
         found = [value for name, value in headers if name == b"traceparent"]
         client = scope.get("client")
         address = client[0] if client else ""
@@ -228,6 +238,7 @@ class DataPlane:
             trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=peer is not None),
             method=scope["method"],
             peer=address,
+            lesson=extension(scope, LESSON),
         )
 
     async def _answer(
@@ -321,7 +332,9 @@ class DataPlane:
             visit.event = inspected.event
         else:
             with CallerWatch(receive, body):
-                relayed = await stations.relay(granted, self.hop, body)
+                if visit.lesson is not None and matched.route.mode is RouteMode.OPAQUE:
+                    visit.lesson.learn(granted)
+                relayed = await stations.relay(granted, self.hop, body, visit.begun)
                 visit.passed("relay")
                 if matched.route.mode is RouteMode.OPAQUE:
                     inspected = self._open(visit, granted, await stations.inspect_opaque(relayed))
@@ -367,6 +380,19 @@ class DataPlane:
             ):
                 break
         raise Refusal(Code.POLICY_CHANGED, "while the upstream answered")
+
+
+def _begun_visit(scope: MutableMapping[str, Any], begun: Begun) -> Visit:
+    client = scope.get("client")
+    return Visit(
+        begun.request_id,
+        begun.trace,
+        scope["method"],
+        client[0] if client else "",
+        began_ns=begun.began_ns,
+        started_ns=begun.started_ns,
+        begun=begun,
+    )
 
 
 class _Writer:

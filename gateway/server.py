@@ -20,6 +20,7 @@ from gateway.ingress import descriptors
 from gateway.ingress.door import Door
 from gateway.ingress.limits import Limits
 from gateway.ingress.protocol import guarded
+from gateway.ingress.shortcut import Lane
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -91,12 +92,13 @@ def server_for(
     graceful_s: float,
     sockets: bool = False,
     door: Door | None = None,
+    lane: Lane | None = None,
 ) -> _Server:
     """One guarded uvicorn server around an ASGI callable; start it with a bound socket."""
     return _Server(
         uvicorn.Config(
             app,
-            http=guarded(limits, sockets=sockets, door=door),
+            http=guarded(limits, sockets=sockets, door=door, lane=lane),
             ws="none",
             lifespan="off",
             proxy_headers=False,
@@ -124,9 +126,10 @@ async def serve(
     on_ready: Callable[[], Awaitable[None]] | None = None,
     on_end: Callable[[float], Awaitable[None]] | None = None,
     door: Door | None = None,
+    lane: Lane | None = None,
 ) -> None:
     """Serve both listeners until SIGTERM, SIGINT or ``stop``; return when both have drained.
-    ``door`` counts the connections of the data listener.
+    ``door`` counts the connections of the data listener, ``lane`` may answer beside its app.
 
     Order of the end: ``on_drain`` (readiness turns false), ``drain_wait_s`` for a load
     balancer to see it, nothing is accepted any more, ``on_end`` ends what would stay open by
@@ -135,7 +138,7 @@ async def serve(
     """
     descriptors.allow(limits.connections)
     stop, hurry = stop or asyncio.Event(), asyncio.Event()
-    data = server_for(data_app, limits, graceful_s=graceful_s, sockets=True, door=door)
+    data = server_for(data_app, limits, graceful_s=graceful_s, sockets=True, door=door, lane=lane)
     admin = server_for(admin_app, limits, graceful_s=1.0)
     with _signals(stop, hurry, (data, admin)):
         tasks = [

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -44,6 +44,9 @@ from policies.decision import Decision
 from policies.snapshot import Snapshot
 from policies.subject import Principal, Subject
 from retrieval.contract import Address, Answer, Ask, SubjectWire
+
+if TYPE_CHECKING:
+    from gateway.fastpath.begun import Begun
 
 DEADLINE_MARGIN_MS: Final = 500
 _ADDRESS: Final[TypeAdapter[str]] = TypeAdapter(Address)
@@ -273,10 +276,15 @@ def decide(placed: Placed, decided: Callable[[Decision], None]) -> Granted:
     return Granted(placed, decision)
 
 
-async def relay(granted: Granted, hop: Hop, body: Body) -> Relayed:
-    """The upstream's answer to an allowed request. Raises: Refusal; CallerGone."""
+async def relay(granted: Granted, hop: Hop, body: Body, begun: Begun | None = None) -> Relayed:
+    """The upstream's answer to an allowed request, which may have been asked for already.
+
+    Raises: Refusal; CallerGone.
+    """
+    loan = begun.loan_for(granted) if begun is not None else None
+    passage = passage_of(granted)
     try:
-        return Relayed(granted, await hop.send(passage_of(granted), body, now=time.time()))
+        return Relayed(granted, await hop.send(passage, body, now=time.time(), loan=loan))
     except UpstreamError as error:
         raise Refusal(error.code, str(error)) from error
 

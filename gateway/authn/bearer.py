@@ -85,6 +85,19 @@ class Authenticator:
         """Whether the keys of every issuer in use can be had."""
         return all(source.healthy for source in self._sources.values())
 
+    @property
+    def generation(self) -> int:
+        """Another number when other keys verify: what was believed under one before is void."""
+        generation = 0
+        for source in self._sources.values():
+            generation += source.generation
+        return generation
+
+    def believed_until(self, token: bytes, *, digest: PolicyDigest) -> float:
+        """For how long a token that was verified is believed without another look; 0: not."""
+        kept = self._remembered.get(_name(token, digest))
+        return kept[0] if kept is not None else 0.0
+
     async def principal(
         self, token: bytes, *, issuers: Sequence[IssuerBinding], digest: PolicyDigest
     ) -> Principal:
@@ -95,7 +108,7 @@ class Authenticator:
         """
         now = self._wall_clock()
         self._forget_on_change()
-        name = hashlib.sha256(digest.encode() + b" " + token).digest()
+        name = _name(token, digest)
         if (kept := self._remembered.get(name)) is not None:
             if kept[0] > now:
                 self._remembered.move_to_end(name)
@@ -139,9 +152,7 @@ class Authenticator:
     def _forget_on_change(self) -> None:
         """Other keys: nothing remembered counts. It is freed bit by bit, a full memory of ten
         thousand callers would take some ten milliseconds at once."""
-        generation = 0
-        for source in self._sources.values():
-            generation += source.generation
+        generation = self.generation
         if generation != self._generation:
             self._forgotten.append(self._remembered)
             self._remembered = collections.OrderedDict()
@@ -153,3 +164,7 @@ class Authenticator:
             if going:
                 break
             self._forgotten.pop()
+
+
+def _name(token: bytes, digest: PolicyDigest) -> bytes:
+    return hashlib.sha256(digest.encode() + b" " + token).digest()

@@ -26,6 +26,7 @@ from gateway.compose.release import active_policy, enforced_policy, folder_polic
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
 from gateway.compose.telemetry import opened_telemetry
+from gateway.fastpath.lane import Lane
 from gateway.holder import SnapshotHolder
 from gateway.ingress.door import Door
 from gateway.ingress.provenance import trusted_peer
@@ -176,6 +177,7 @@ async def _serving(
             on_ready=on_ready,
             on_end=parts.data_plane.streams.drain,
             door=door,
+            lane=Lane(parts.data_plane),
         ),
         name="listeners",
     )

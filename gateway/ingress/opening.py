@@ -7,6 +7,8 @@ been sent. Whatever is not that simple goes the ordinary way.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from gateway.ingress.parser import STATUS_LINE, RequestResponseCycle
@@ -34,29 +36,45 @@ def whole(
         or not body
     ):
         return False
-    parts, lines, closes = [STATUS_LINE[status]], 2, False
-    for name, value in (*cycle.default_headers, *headers):
-        parts += (name, b": ", value, b"\r\n")
-        lines += 1
-        if name == b"connection" and value == b"close":
-            closes = True
-    if closes:
+    if (b"connection", b"close") in headers:
         cycle.keep_alive = False
     elif not cycle.keep_alive:
-        parts.append(b"connection: close\r\n")
-        lines += 1
-    parts.append(b"\r\n")
-    head = b"".join(parts)
-    if head.count(b"\n") != lines or head.count(b"\r") != lines:
-        raise RuntimeError("a header holds a line break")
+        headers = [*headers, (b"connection", b"close")]
+    head = head_of(status, (*cycle.default_headers, *headers))
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = cycle.chunked_encoding = False
-    if len(body) > _COPIED_MAX:
-        cycle.transport.writelines((head, body))
-    else:
-        cycle.transport.write(head + body)
+    write_whole(cycle.transport, head, body)
     cycle.message_event.set()
     if not cycle.keep_alive:
         cycle.transport.close()
     cycle.on_response()
     return True
+
+
+def head_of(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Status line and header block of an answer.
+
+    Raises: RuntimeError for a header that holds a line break: a defect.
+    """
+    return b"%b%b\r\n" % (STATUS_LINE[status], lines_of(headers))
+
+
+def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Header lines as they are sent. Raises: as `head_of`."""
+    parts: list[bytes] = []
+    lines = 0
+    for name, value in headers:
+        parts += (name, b": ", value, b"\r\n")
+        lines += 1
+    text = b"".join(parts)
+    if text.count(b"\n") != lines or text.count(b"\r") != lines:
+        raise RuntimeError("a header holds a line break")
+    return text
+
+
+def write_whole(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
+    """Give head and body to the transport together."""
+    if len(body) > _COPIED_MAX:
+        transport.writelines((head, body))
+    else:
+        transport.write(head + body)

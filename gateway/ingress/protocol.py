@@ -34,7 +34,7 @@ from gateway.ingress.ending import LINGER_S, Ending
 from gateway.ingress.handshake import Handshake, names_socket, read_handshake
 from gateway.ingress.limits import Limits
 from gateway.ingress.normalise import origin_form, valid_host
-from gateway.ingress.opening import OPEN, whole
+from gateway.ingress.opening import OPEN, whole, write_whole
 from gateway.ingress.parser import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -42,6 +42,7 @@ from gateway.ingress.parser import (
     httptools,
 )
 from gateway.ingress.provenance import new_request_id
+from gateway.ingress.shortcut import Lane, Way
 
 _NEVER: Final = float("inf")
 STALL_S: Final = 30.0
@@ -63,18 +64,21 @@ class GuardedProtocol(HttpToolsProtocol):
     limits: Limits = Limits()
     sockets: bool = False
     door: Door = Door(limits)
+    lane: Lane | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._in_headers = True
-        self._header_bytes = 0
-        self._tail_bytes = 0
+        self._in_headers = self._between = True
+        self._header_bytes = self._tail_bytes = self._messages = 0
         self._body_seen = False
+        self._beside: dict[str, Any] = {}
+        self._way: Way | None = None
         self._verdict: Code | None = None
         self._closed = False
         self._open: list[RequestResponseCycle] = []
         self._deadline: asyncio.TimerHandle | None = None
-        self._due = _NEVER
+        self._due = self._rings_at = _NEVER
+        self._resting = False
         self._stall: asyncio.TimerHandle | None = None
         self._unsent = 0
         self._lingering = False
@@ -86,6 +90,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # theirs
         super().connection_made(transport)
         self._ending = Ending(transport, self._end)
+        if self.lane is not None:
+            self._way = Way(self, self.lane)
         self._peer = self.client[0] if self.client else ""
         self._entered = self.door.enter(self._peer)
         if self._entered:
@@ -98,6 +104,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._stall is not None:
             self._stall.cancel()
         self._closed = True
+        if self._way is not None:
+            self._way.lost()
+            self._way = None
         if self._entered:
             self.door.leave(self._peer)
         # uvicorn tells only the newest request; the one under way may be an earlier one
@@ -109,11 +118,24 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _arm(self) -> None:
+        if self._due == _NEVER or self._resting:
+            self._resting = False
+            self._ring_at(self.loop.time() + self.limits.header_s)
+
+    def _rest(self) -> None:
+        """Wait for the next request, as long as a kept connection may."""
+        self._resting = True
+        self._ring_at(self.loop.time() + self.timeout_keep_alive)
+
+    def _ring_at(self, due: float) -> None:
         # One timer per connection, set anew only when it rings: a request pays for none.
-        if self._due == _NEVER:
-            self._due = self.loop.time() + self.limits.header_s
-            if self._deadline is None:
-                self._deadline = self.loop.call_at(self._due, self._ring)
+        self._due = due
+        if self._deadline is not None and self._rings_at > due:
+            self._deadline.cancel()
+            self._deadline = None
+        if self._deadline is None:
+            self._rings_at = due
+            self._deadline = self.loop.call_at(due, self._ring)
 
     def _disarm(self) -> None:
         self._due = _NEVER
@@ -129,11 +151,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self._deadline = None
         if self._due == _NEVER:
             return
-        if self.loop.time() >= self._due:
-            self._due = _NEVER
-            self._refuse(Code.REQUEST_TIMEOUT)
+        if self.loop.time() < self._due:
+            self._ring_at(self._due)
+            return
+        self._due = _NEVER
+        if self._resting:
+            self.timeout_keep_alive_handler()
         else:
-            self._deadline = self.loop.call_at(self._due, self._ring)
+            self._refuse(Code.REQUEST_TIMEOUT)
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
@@ -187,6 +212,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        if self._way is None or not self._way.takes(data):
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         view = memoryview(data)
         while view and not self._closed and not self.transport.is_closing():
             if self._in_headers:
@@ -227,13 +256,49 @@ class GuardedProtocol(HttpToolsProtocol):
                 return False
         return True
 
+    # --- beside the application -------------------------------------------------------------
+
+    @property
+    def quiet(self) -> bool:
+        """Whether a request could begin and be answered now, with nothing before it."""
+        return (
+            self._between
+            and (self.cycle is None or self.cycle.response_complete)
+            and not (self._closed or self.flow.write_paused or self.transport.is_closing())
+        )
+
+    def busy(self) -> None:
+        """A request is under way beside the application."""
+        self._due = _NEVER
+
+    def answered(self, head: bytes, body: bytes, *, last: bool) -> None:
+        """Write the whole answer to it."""
+        write_whole(self.transport, head, body)
+        self.server_state.total_requests += 1
+        if last:
+            self.transport.close()
+            self._closing()
+        else:
+            self._rest()
+
+    def parsed(self, data: bytes, extensions: dict[str, Any]) -> bool:
+        """Give bytes to the application, the first request with these extensions; whether they
+        were one request, and nothing else."""
+        self._beside, before = extensions, self._messages
+        self._parse(data)
+        left, self._beside = self._beside, {}
+        return not left and self._between and self._messages == before + 1
+
+    def shutdown(self) -> None:
+        if self._way is None or not self._way.ends():
+            super().shutdown()
+
     # --- parser callbacks -----------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._in_headers = True
-        self._header_bytes = 0
-        self._tail_bytes = 0
-        self._parsed_bytes = 0
+        self._in_headers, self._between = True, False
+        self._header_bytes = self._tail_bytes = self._parsed_bytes = 0
+        self._messages += 1
         self._verdict = None
         super().on_message_begin()
 
@@ -265,7 +330,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self.headers = self.scope["headers"] = list(self.headers)
         if self._handshake is not None:
             return
-        self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
+        self.scope["extensions"] = {ABORT: {"call": self.transport.abort}, **self._beside}
+        self._beside = {}
         super().on_headers_complete()
         self.cycle.transport = self._ending  # type: ignore[assignment]  # all that it uses
         self.scope["extensions"][OPEN] = {"call": functools.partial(whole, self.cycle)}
@@ -280,7 +346,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._in_headers = True
+        self._in_headers = self._between = True
         self._body_seen = True
         super().on_message_complete()
 
@@ -420,8 +486,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 def guarded(
-    limits: Limits, *, sockets: bool = False, door: Door | None = None
+    limits: Limits, *, sockets: bool = False, door: Door | None = None, lane: Lane | None = None
 ) -> type[GuardedProtocol]:
     """A protocol class bound to one listener's limits, to be passed as uvicorn's ``http=``."""
-    bound = {"limits": limits, "sockets": sockets, "door": door or Door(limits)}
+    bound = {"limits": limits, "sockets": sockets, "door": door or Door(limits), "lane": lane}
     return type("BoundProtocol", (GuardedProtocol,), bound)

@@ -100,6 +100,10 @@ class Admission:
         self._rates = rates or LocalRates()
         self._under_way: dict[str, int] = collections.defaultdict(int)
 
+    def bounds(self, route: str) -> bool:
+        """Whether this route has any limit."""
+        return route in self._limits
+
     async def enter(self, route: str, caller: str, *, declared_bytes: int | None) -> Place:
         """A place on the route, to be left when the answer is written.
 

@@ -21,6 +21,7 @@ import httptools
 
 from gateway.relay.exchange import Exchange
 from gateway.relay.framing import framing_of
+from gateway.relay.reading import Readings, name_of
 from gateway.relay.upstream import (
     UpstreamError,
     UpstreamInvalid,
@@ -42,6 +43,7 @@ class Connection(asyncio.Protocol):
         self,
         *,
         times: UpstreamTimes,
+        readings: Readings | None = None,
         on_free: Callable[[Connection], None],
         on_gone: Callable[[Connection], None],
     ) -> None:
@@ -50,6 +52,8 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.heard = False
         self.idle_since = 0.0
+        self._readings = readings
+        self._unread = b""
         self._on_free = on_free
         self._on_gone = on_gone
         self._transport: asyncio.Transport | None = None
@@ -73,7 +77,8 @@ class Connection(asyncio.Protocol):
         self._reading_head = self._sending = True
         self._interims = self._silent_bytes = 0
         self._method = method
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = None
+        self._unread = b""
         exchange = self._exchange = Exchange(self, self.loop, self.times.idle_s)
         self._ends = self.loop.time() + self.times.total_s
         return exchange
@@ -207,6 +212,10 @@ class Connection(asyncio.Protocol):
         if exchange is None or self._complete:
             self._cut()  # bytes that nobody asked for
             return
+        if self._parser is None:
+            if exchange.told is not None and self._read_before(exchange, data):
+                return
+            self._parser = httptools.HttpResponseParser(self)
         self.heard, self._body_seen = True, False
         try:
             self._parser.feed_data(data)
@@ -224,6 +233,8 @@ class Connection(asyncio.Protocol):
             self.fail(ours if isinstance(ours, UpstreamInvalid) else unread)
             return
         if self._complete:
+            if self._unread:
+                self._learn(exchange)
             self._release()
         elif not self._body_seen:
             # the parser holds an unfinished line: of a header, a chunk's extension, a trailer
@@ -233,6 +244,35 @@ class Connection(asyncio.Protocol):
                 return
         if exchange.told is not None and exchange.status:
             exchange.told()
+
+    def _read_before(self, exchange: Exchange, data: bytes) -> bool:
+        """Whether this is a whole answer whose head was read before: then it is one again."""
+        at = data.find(b"\r\n\r\n") + 4
+        if at < 4 or self._readings is None:
+            return False
+        name = name_of(data[:at])
+        reading = self._readings.get(name)
+        if reading is None:
+            self._unread = name
+            return False
+        if reading.body_bytes != len(data) - at:
+            return False
+        self.heard = self._keep = self._complete = True
+        self._due = _NEVER
+        exchange.read(reading, data[at:])
+        self._release()
+        if exchange.told is not None:
+            exchange.told()
+        return True
+
+    def _learn(self, exchange: Exchange) -> None:
+        """Remember the head that was just read, if the same bytes will end the same way."""
+        if self._keep and not self._interims and exchange.held_bytes and self._readings is not None:
+            for name, value in exchange.headers:
+                if name == b"content-length" and int(value) == exchange.held_bytes:
+                    self._readings.learn(
+                        self._unread, exchange.status, exchange.headers, exchange.held_bytes
+                    )
 
     # --- httptools ------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import collections
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
+from gateway.relay.reading import Reading
 from gateway.relay.upstream import UpstreamError
 
 HIGH_BYTES: Final = 256 * 1024
@@ -41,6 +42,7 @@ class Exchange:
         "done",
         "error",
         "headers",
+        "reading",
         "status",
         "told",
     )
@@ -50,6 +52,7 @@ class Exchange:
         self.headers: list[tuple[bytes, bytes]] = []
         self.done = False
         self.error: UpstreamError | None = None
+        self.reading: Reading | None = None
         self.told: Callable[[], None] | None = None
         """Called when something came or it failed, by whoever waits without a task."""
         self._head: asyncio.Future[Exchange] | None = None
@@ -103,6 +106,11 @@ class Exchange:
         if self._head is not None and not self._head.done():
             self._head.set_result(self)
 
+    @property
+    def held_bytes(self) -> int:
+        """How much of the body is here and was not taken."""
+        return self._held_bytes
+
     def taken(self) -> bytes:
         """All pieces of a body that is whole, for whoever waits without a task."""
         pieces = self._pieces
@@ -117,6 +125,13 @@ class Exchange:
         self._held_bytes += len(piece)
         self._wake()
         return self._held_bytes > HIGH_BYTES
+
+    def read(self, reading: Reading, body: bytes) -> None:
+        """The answer is here, whole, with a head that was read before."""
+        self.reading, self.headers, self.done = reading, reading.headers, True
+        self._pieces.append(body)
+        self._held_bytes = len(body)
+        self.opened(reading.status)
 
     def end(self) -> None:
         """The whole body has been put in."""

@@ -224,7 +224,7 @@ class Outline:
     request's own.
     """
 
-    __slots__ = ("_after", "_before", "_hop", "key", "passage", "target")
+    __slots__ = ("_after", "_before", "_hop", "key", "passage", "size", "target")
 
     def __init__(self, hop: Hop, passage: Passage, target: Target) -> None:
         self.key = (passage.upstream.name, passage.subject.grant.profile)
@@ -238,6 +238,8 @@ class Outline:
         self._after = b"".join(
             [b"\r\n%b: %b" % header for header in _forwarded(passage)] + [b"\r\n\r\n"]
         )
+
+        self.size = len(self._before) + len(self._after)
 
     def head(self, request_id: str, traceparent: bytes, now: float) -> bytes:
         """One request, to its last byte."""

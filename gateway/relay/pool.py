@@ -22,6 +22,7 @@ from gateway.relay.dial import context_of, dial
 from gateway.relay.exchange import Exchange
 from gateway.relay.loan import Loan
 from gateway.relay.places import Places
+from gateway.relay.reading import Readings
 from gateway.relay.upstream import (
     UpstreamBusy,
     UpstreamInvalid,
@@ -49,6 +50,7 @@ class Pool:
     idle_s: float = 30.0
     _idle: collections.deque[Connection] = field(default_factory=collections.deque, init=False)
     _open: set[Connection] = field(default_factory=set, init=False)
+    _readings: Readings = field(default_factory=Readings, init=False)
     _places: Places = field(init=False)
     _tls: ssl.SSLContext | None = field(default=None, init=False)
 
@@ -146,7 +148,12 @@ class Pool:
     async def _connect(self) -> Connection:
         connection = await dial(
             self.address,
-            lambda: Connection(times=self.times, on_free=self._idle.append, on_gone=self._forget),
+            lambda: Connection(
+                times=self.times,
+                readings=self._readings,
+                on_free=self._idle.append,
+                on_gone=self._forget,
+            ),
             context=self._tls,
             connect_s=self.times.connect_s,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from gateway.ingress.body import Body
 from gateway.relay.upstream import CallerGone
@@ -61,7 +61,7 @@ class CallerWatch:
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._young = _young_of(self._loop)
+        self._young = young_of(self._loop)
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -110,21 +110,27 @@ class CallerWatch:
             self._task.cancel()
 
 
+class Young(Protocol):
+    """Something under way that is looked at when it has been so for a while."""
+
+    def look(self) -> None: ...
+
+
 class _Young:
-    """The watches of one loop that nothing was done about yet, the older half and the newer."""
+    """Those of one loop that nothing was done about yet, the older half and the newer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._newer: set[CallerWatch] = set()
-        self._older: set[CallerWatch] = set()
+        self._newer: set[Young] = set()
+        self._older: set[Young] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, watch: CallerWatch) -> None:
+    def add(self, watch: Young) -> None:
         self._newer.add(watch)
         if self._timer is None:
             self._timer = self.loop.call_later(AFTER_S, self._look)
 
-    def drop(self, watch: CallerWatch) -> None:
+    def drop(self, watch: Young) -> None:
         self._newer.discard(watch)
         self._older.discard(watch)
 
@@ -138,7 +144,8 @@ class _Young:
 _latest: _Young | None = None
 
 
-def _young_of(loop: asyncio.AbstractEventLoop) -> _Young:
+def young_of(loop: asyncio.AbstractEventLoop) -> _Young:
+    """Where to put what is to be looked at after ``AFTER_S``, twice that at most."""
     global _latest  # a process has one loop; tests have several
     found = _latest
     if found is None or found.loop is not loop:

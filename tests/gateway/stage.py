@@ -23,6 +23,7 @@ from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import OwnKeys
 from gateway.egress.guard import Guard
 from gateway.egress.registry import Content, Key, Label, Registered, RegistryUnavailable
+from gateway.fastpath.lane import Lane
 from gateway.holder import SnapshotHolder
 from gateway.ingress.door import Door
 from gateway.ingress.limits import Limits
@@ -316,6 +317,7 @@ class Stage:
             admission=self.admission,
         )
         self.streams = app.streams
+        self.lane = Lane(app)
 
         async def drain() -> None:
             self.drained.set()
@@ -336,6 +338,7 @@ class Stage:
             on_ready=ready,
             on_end=app.streams.drain,
             door=self.door,
+            lane=self.lane,
         )
         await self.hop.aclose()
         behind.close()

@@ -1,0 +1,108 @@
+"""Where a request line leads, with headers that are known: the stations between, walked once.
+
+The same functions decide here as in the ordinary way, under the same snapshot. What they refuse is
+not remembered: it is refused, and recorded, in the ordinary way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from gateway import stations
+from gateway.app import JWKS_PATH
+from gateway.decisions.facts import Facts
+from gateway.errors import Refusal
+from gateway.fastpath.head import target_of
+from gateway.fastpath.memory import Known
+from gateway.relay.hop import Hop, Outline
+from gateway.routes.wishes import Wish
+from gateway.stations import Granted, Identified
+from gateway.telemetry.trace import TraceContext
+from policies.bindings import RouteMode
+from policies.decision import Decision
+
+_OURS: Final = b"/-/"
+_NOBODYS: Final = TraceContext(0, 0, sampled=False)
+_OVERHEAD_BYTES: Final = 4_096
+"""What the objects of one course take, roughly; its texts come on top."""
+
+
+class Course:
+    """One decided request, whatever its ids: how it is asked and what is recorded of it."""
+
+    __slots__ = (
+        "apt",
+        "audience",
+        "digest",
+        "digest_line",
+        "facts",
+        "granted",
+        "outline",
+        "profile",
+        "route",
+        "size",
+        "target_bytes",
+    )
+
+    def __init__(self, granted: Granted, outline: Outline, facts: Facts, target_bytes: int) -> None:
+        placed = granted.placed
+        matched = placed.identified.matched
+        self.apt = True
+        """Whether its answers are of the sort that is given beside the application."""
+        self.granted = granted
+        self.outline = outline
+        self.facts = facts
+        self.route = matched.route.id
+        self.audience = placed.subject.audience
+        self.profile = placed.subject.grant.profile
+        self.digest = matched.snapshot.digest
+        self.digest_line = b"x-policy-digest: %b\r\n" % self.digest.encode("ascii")
+        self.target_bytes = target_bytes
+        self.size = _OVERHEAD_BYTES + 2 * target_bytes + outline.size
+
+    def left_at(self, station: str) -> Facts:
+        """What is recorded of a request whose caller left after this station."""
+        return replace(self.facts, station=station)
+
+
+def walked(known: Known, line: bytes, hop: Hop) -> Course | None:
+    """The course of a request line; None where it is not for us to answer."""
+    target = target_of(line)
+    if target is None or target[0].startswith(_OURS) or target[0] == JWKS_PATH:
+        return None
+    try:
+        granted, facts = _granted(known, *target)
+        if granted is None:
+            return None
+        outline = hop.outline(stations.passage_of(granted))
+    except Refusal:
+        return None
+    return Course(granted, outline, facts, len(line) - len(b"GET  HTTP/1.1"))
+
+
+def _granted(known: Known, path: bytes, query: bytes) -> tuple[Granted | None, Facts]:
+    """Stations *admit* to *decide*, less the authentication, which is what is known."""
+    admitted = stations.admit(
+        {
+            "method": "GET",
+            "raw_path": path,
+            "query_string": query,
+            "headers": known.headers,
+            "client": (known.name[1], 0),
+            "scheme": known.scheme,
+        },
+        request_id="",
+        trace=_NOBODYS,
+        ends_at=0.0,
+    )
+    facts = Facts(station="inspect", snapshot=known.snapshot)
+    matched = stations.match(admitted, known.snapshot)
+    if matched.route.mode is not RouteMode.OPAQUE:
+        return None, facts
+    facts.identified, facts.principal, facts.wish = True, known.principal, Wish()
+    identified = Identified(matched, known.principal, None)
+    decisions: list[Decision] = facts.decisions
+    placed = stations.place(identified, facts.wish, decisions.append)
+    facts.subject = placed.subject
+    return stations.decide(placed, decisions.append), facts

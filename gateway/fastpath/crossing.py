@@ -1,0 +1,200 @@
+"""One request between caller and upstream, moved on by what arrives: no task waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from gateway.app import RequestSink
+from gateway.errors import GatewayError
+from gateway.fastpath.begun import Begun
+from gateway.fastpath.course import Course
+from gateway.ingress.opening import lines_of
+from gateway.ingress.parser import STATUS_LINE
+from gateway.ingress.shortcut import Way
+from gateway.relay.exchange import HIGH_BYTES, Exchange
+from gateway.relay.headers import of_upstream
+from gateway.relay.loan import Loan
+from gateway.relay.watch import young_of
+from gateway.telemetry.fields import RequestRecord, StationTime
+from gateway.telemetry.trace import TraceContext
+
+_JUDGED: Final = ("match", "identify", "place", "decide")
+_BODILESS: Final = frozenset({204, 304})
+_CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+_CLOSE: Final = b"connection: close\r\n"
+_LENGTH: Final = b"\r\ncontent-length: "
+
+
+class Crossing:
+    """From the look-up of a request to its record."""
+
+    __slots__ = (
+        "_asked_ns",
+        "_began_ns",
+        "_course",
+        "_data",
+        "_exchange",
+        "_loan",
+        "_request_id",
+        "_sink",
+        "_started_ns",
+        "_trace",
+        "_waits",
+        "_way",
+    )
+
+    def __init__(
+        self,
+        sink: RequestSink,
+        way: Way,
+        course: Course,
+        loan: Loan,
+        data: bytes,
+        *,
+        request_id: str,
+        trace: TraceContext,
+    ) -> None:
+        self._began_ns = time.time_ns()
+        self._started_ns = time.perf_counter_ns()
+        self._sink = sink
+        self._way = way
+        self._course = course
+        self._loan = loan
+        self._data = data
+        self._request_id = request_id
+        self._trace = trace
+        self._waits = False
+
+    def start(self, now: float) -> bool:
+        """Ask the upstream; False, and nothing happened, when that cannot be said."""
+        try:
+            head = self._course.outline.head(self._request_id, self._trace.traceparent(), now)
+        except (GatewayError, ValueError):  # a key that cannot sign: the ordinary way tells
+            self._loan.cut()
+            return False
+        self._asked_ns = time.perf_counter_ns()
+        self._way.begin(self)
+        self._exchange: Exchange = self._loan.ask(head, self._told)
+        return True
+
+    def gone(self) -> None:
+        """The caller left: its upstream is cut."""
+        self._end()
+        self._loan.cut()
+        self._record(499, 0, code="caller_gone", left_at="decide")
+
+    def look(self) -> None:
+        """It took too long: whoever can wait takes over."""
+        self._hand_over()
+
+    def _told(self) -> None:
+        exchange = self._exchange
+        if exchange.done:
+            self._answer(exchange)
+        elif exchange.error is not None or not exchange.status:
+            self._hand_over()
+        elif not self._waits:
+            if _is_small(exchange):
+                self._waits = True
+                young_of(asyncio.get_running_loop()).add(self)
+            else:
+                self._course.apt = False  # they are long, or come bit by bit
+                self._hand_over()
+
+    def _answer(self, exchange: Exchange) -> None:
+        status, way, reading = exchange.status, self._way, exchange.reading
+        body_bytes = exchange.held_bytes
+        try:
+            passed = _passed(exchange) if reading is None else reading.passed or _passed(exchange)
+        except GatewayError:
+            passed = b""
+        if not passed or not body_bytes or status in _BODILESS:
+            self._hand_over()
+            return
+        if reading is not None:
+            reading.passed = passed
+        body, framing = exchange.taken(), _CLOSE if way.closes else b""
+        if _LENGTH not in passed:
+            body, framing = b"%x\r\n%b\r\n0\r\n\r\n" % (body_bytes, body), framing + _CHUNKED
+        head = b"%b%b%bx-request-id: %b\r\n%b%b\r\n" % (
+            STATUS_LINE[status],
+            lines_of(way.default_headers),
+            passed,
+            self._request_id.encode("ascii"),
+            self._course.digest_line,
+            framing,
+        )
+        self._end()
+        self._loan.end()
+        self._record(status, body_bytes)
+        way.answer(head, body)
+
+    def _hand_over(self) -> None:
+        self._end()
+        begun = Begun(
+            request_id=self._request_id,
+            trace=self._trace,
+            began_ns=self._began_ns,
+            started_ns=self._started_ns,
+            granted=self._course.granted,
+            loan=self._loan,
+        )
+        if not self._way.hand_over(self._data, begun):
+            begun.let_go()
+            self._record(499, 0, code="caller_gone", left_at="decide")
+
+    def _end(self) -> None:
+        self._exchange.told = None
+        if self._waits:
+            young_of(asyncio.get_running_loop()).drop(self)
+
+    def _record(
+        self, status: int, bytes_out: int, *, code: str = "", left_at: str = "inspect"
+    ) -> None:
+        course, ended = self._course, time.perf_counter_ns()
+        self._sink.record(
+            RequestRecord(
+                trace=self._trace,
+                request_id=self._request_id,
+                surface="data",
+                method="GET",
+                route=course.route,
+                audience=course.audience,
+                profile=course.profile,
+                decision="allow",
+                status=status,
+                code=code,
+                policy_digest=course.digest,
+                began_ns=self._began_ns,
+                started_ns=self._started_ns,
+                ended_ns=ended,
+                stations=self._stations(ended, code) if self._trace.sampled else (),
+                facts=course.facts if not code else course.left_at(left_at),
+                bytes_out=bytes_out,
+                peer=self._way.peer,
+            )
+        )
+
+    def _stations(self, ended: int, code: str) -> tuple[StationTime, ...]:
+        """The look-up is *admit*; what was known takes no time."""
+        asked = self._asked_ns
+        judged = [StationTime(station, asked, asked) for station in _JUDGED]
+        times = [StationTime("admit", self._started_ns, asked), *judged]
+        if not code:
+            times += (StationTime("relay", asked, ended), StationTime("inspect", ended, ended))
+        return tuple(times)
+
+
+def _passed(exchange: Exchange) -> bytes:
+    """The header lines of an answer that its caller gets. Raises: UpstreamInvalid."""
+    return lines_of(of_upstream(exchange.headers, status=exchange.status, method="GET"))
+
+
+def _is_small(exchange: Exchange) -> bool:
+    """Whether the body will be whole soon: it has a length, and not a large one."""
+    for name, value in exchange.headers:
+        if name == b"content-length":
+            return int(value) <= HIGH_BYTES
+    return False

@@ -1,0 +1,140 @@
+"""What is remembered of callers' header blocks, for a minute at most.
+
+Laws
+    * A block is known by a keyed hash of its bytes and by the address it came from. No credential
+      is kept: of the headers stay those that may go on to an upstream.
+    * What is known ends when the token's own memory would, and goes even if nobody asks again.
+    * Bounded in blocks and bytes, and each caller has a share: whoever varies its headers displaces
+      its own, until it has as many identities as the memory has shares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import hashlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gateway.errors import Headers
+from policies.bindings import TrustedPeer
+from policies.snapshot import Snapshot
+from policies.subject import Principal
+
+if TYPE_CHECKING:
+    from gateway.fastpath.course import Course
+
+KNOWN_MAX: Final = 10_000
+KNOWN_OF_ONE_MAX: Final = 256
+COURSES_MAX: Final = 64
+BYTES_MAX: Final = 64 * 1024 * 1024
+KNOWN_S: Final = 50.0
+_LOOK_S: Final = 10.0
+"""So that what is over has gone within a minute."""
+
+Name = tuple[bytes, str]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Known:
+    """One header block, from one address, as the ordinary way found it.
+
+    ``until`` is a moment of the wall clock. ``header_bytes`` and ``header_count`` are what the
+    listener counted. ``named`` says whether the peer's request id is taken over.
+    """
+
+    name: Name
+    snapshot: Snapshot
+    generation: int
+    until: float
+    principal: Principal | None
+    headers: Headers
+    scheme: str
+    peer: TrustedPeer | None
+    named: bool
+    header_bytes: int
+    header_count: int
+    size: int
+    courses: dict[bytes, Course] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str:
+        """Whose share it counts for: a subject, or the address of a visitor without a token."""
+        return self.principal.subject_id if self.principal is not None else self.name[1]
+
+
+class Memory:
+    """Header blocks by name, the one that was not asked for longest in front."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self.held_bytes = 0
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._known: collections.OrderedDict[Name, Known] = collections.OrderedDict()
+        self._shares: dict[str, dict[Name, None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def name(self, block: bytes, peer: str) -> Name:
+        """What a block from this address is known by."""
+        return hashlib.blake2b(block, digest_size=16, key=self._key).digest(), peer
+
+    def get(self, name: Name) -> Known | None:
+        """What is known, whether it still counts or not."""
+        known = self._known.get(name)
+        if known is not None:
+            self._known.move_to_end(name)
+        return known
+
+    def put(self, known: Known) -> None:
+        """Remember, and let others go where there is no room."""
+        self.forget(known.name)
+        self._known[known.name] = known
+        share = self._shares.setdefault(known.owner, {})
+        share[known.name] = None
+        self.held_bytes += known.size
+        if len(share) > KNOWN_OF_ONE_MAX:
+            self.forget(next(iter(share)))
+        self._make_room()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    def add(self, known: Known, line: bytes, course: Course) -> None:
+        """Remember where a request line leads with these headers."""
+        courses = known.courses
+        if len(courses) >= COURSES_MAX:
+            gone = courses.pop(next(iter(courses)))
+            known.size -= gone.size
+            self.held_bytes -= gone.size
+        courses[line] = course
+        if self._known.get(known.name) is known:
+            known.size += course.size
+            self.held_bytes += course.size
+            self._make_room()
+
+    def forget(self, name: Name) -> None:
+        """Let one go, if it is there."""
+        known = self._known.pop(name, None)
+        if known is None:
+            return
+        self.held_bytes -= known.size
+        share = self._shares[known.owner]
+        del share[name]
+        if not share:
+            del self._shares[known.owner]
+
+    def _make_room(self) -> None:
+        while len(self._known) > KNOWN_MAX or self.held_bytes > BYTES_MAX:
+            self.forget(next(iter(self._known)))
+
+    def _look(self) -> None:
+        now = self._clock()
+        for name in [name for name, known in self._known.items() if known.until <= now]:
+            self.forget(name)
+        again = bool(self._known)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_LOOK_S, self._look) if again else None
