@@ -1,0 +1,63 @@
+"""The owners' service over the stores of this gateway, for its listener and for commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from gateway.compose.database import station_dsn
+from gateway.compose.stores import Stores
+from gateway.errors import Code, Refusal
+from policies.snapshot import Snapshot
+from retrieval.owners.errors import OwnersRefused, Why
+from retrieval.owners.service import Editor, Owners
+from retrieval.owners.wire import Edited, History, Page, Shown, ThreadEdit
+from retrieval.stores.roles import CURATE
+
+__all__ = ["Editor", "Owners", "OwnersRefused", "Why", "owners_of", "threads_of"]
+
+Answer = TypeVar("Answer")
+_CODES: Final = {
+    Why.BAD_EDIT: Code.BAD_BODY,
+    Why.CONFLICT: Code.REVISION_CONFLICT,
+    Why.POLICY_CHANGED: Code.POLICY_CHANGED,
+    Why.UNKNOWN_THREAD: Code.NOT_FOUND,
+    Why.STORE_UNAVAILABLE: Code.RETRIEVAL_UNAVAILABLE,
+}
+
+
+def owners_of(stores: Stores, snapshot: Snapshot) -> Owners:
+    """The service under one policy."""
+    return Owners(station_dsn(stores, CURATE), snapshot.vocabulary, snapshot.digest)
+
+
+def threads_of(stores: Stores, snapshot: Snapshot) -> _Threads:
+    """The same for the operators' listener: it refuses by the gateway's own codes."""
+    return _Threads(owners_of(stores, snapshot))
+
+
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """See ``surfaces.admin.threads.Threads``."""
+
+    owners: Owners
+
+    def threads(self, source: str, *, after: str, limit: int) -> Page:
+        return _answered(lambda: self.owners.threads(source, after=after, limit=limit))
+
+    def show(self, source: str, address: str) -> Shown:
+        return _answered(lambda: self.owners.show(source, address))
+
+    def history(self, source: str, address: str, *, before: int, limit: int) -> History:
+        return _answered(lambda: self.owners.history(source, address, before=before, limit=limit))
+
+    def edit(self, source: str, edit: ThreadEdit, *, author: str, reason: str) -> Edited:
+        return _answered(lambda: self.owners.edit(source, edit, Editor(author, reason)))
+
+
+def _answered(work: Callable[[], Answer]) -> Answer:
+    try:
+        return work()
+    except OwnersRefused as refused:
+        raise Refusal(_CODES[refused.why], refused.reason) from refused
