@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, LiteralString, Protocol
 from uuid import UUID
 
 import psycopg
@@ -40,6 +40,10 @@ select 'consent', c.unit_id, 0::smallint, '', '', '', 0, ''
   where c.subject_id = %(subject)s and c.purpose = %(purpose)s and c.unit_id = any(%(all)s)
 union all
 select 'revision', null, 0::smallint, r.digest, '', '', 0, '' from gate.active_revision r
+"""
+
+_CONSENTS: Final = """
+select subject_id, purpose, unit_id from gate.consented_unit where subject_id = any(%(subjects)s)
 """
 
 
@@ -119,21 +123,36 @@ class PostgresRegistry:
             "subject": subject_id,
             "purpose": purpose,
         }
+        return _registered(await self._rows(_LOOK_UP, values))
+
+    async def consents(
+        self, subjects: Collection[str]
+    ) -> Mapping[str, frozenset[tuple[str, UUID]]]:
+        """Purpose and object of each live consent of these subjects, threads with their units.
+
+        Raises: RegistryUnavailable.
+        """
+        found: dict[str, set[tuple[str, UUID]]] = {}
+        for subject, purpose, one in await self._rows(_CONSENTS, {"subjects": [*subjects]}):
+            found.setdefault(subject, set()).add((purpose, one))
+        return {subject: frozenset(named) for subject, named in found.items()}
+
+    async def _rows(self, query: LiteralString, values: dict[str, object]) -> list[Any]:
         try:
             try:
-                return _registered(await self._rows(values))
+                return await self._asked(query, values)
             except PoolTimeout:  # an OperationalError too: nobody answers, a second wait is none
                 raise
             except psycopg.OperationalError:
                 # A kept connection that a restart of the server cut; a fresh one is the proof.
                 await self._pool.check()
-                return _registered(await self._rows(values))
+                return await self._asked(query, values)
         except (psycopg.Error, PoolTimeout, OSError) as error:
             raise RegistryUnavailable(type(error).__name__) from error
 
-    async def _rows(self, values: dict[str, object]) -> list[_Row]:
+    async def _asked(self, query: LiteralString, values: dict[str, object]) -> list[Any]:
         async with self._pool.connection() as connection:
-            return await (await connection.execute(_LOOK_UP, values)).fetchall()
+            return await (await connection.execute(query, values)).fetchall()
 
 
 def _registered(rows: list[_Row]) -> Registered:

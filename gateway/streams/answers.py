@@ -74,6 +74,7 @@ class _Watched:
         identified = granted.placed.identified
         self._stream: OpenStream = streams.enter(
             Sort.EVENTS if self._events else Sort.BODY,
+            subject="" if identified.principal is None else granted.placed.subject.subject_id,
             digest=identified.matched.snapshot.digest,
             expires_at=None if identified.principal is None else identified.principal.expires_at,
             again=again,

@@ -12,10 +12,10 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.holder import SnapshotHolder
 from gateway.ingress.limits import Limits
@@ -58,9 +58,21 @@ class End(StrEnum):
         return f"stream_{self.value}"
 
 
+class Withdrawals(Protocol):
+    """Who tells what nobody announces: consents that ended."""
+
+    async def ended(self, subjects: Collection[str]) -> Mapping[str, End]:
+        """Which of these subjects' streams must end, and why."""
+        ...
+
+
 class OpenStream:
-    """One open stream. ``ended`` is the reason for which we ended it, if we did; ``count`` tells
-    how many messages went over a socket, which is how an idle one is known."""
+    """One open stream.
+
+    ``subject`` is whose it is, empty for an anonymous caller; ``ended`` the reason for which we
+    ended it, if we did; ``count`` tells how many messages went over a socket, which is how an
+    idle one is known.
+    """
 
     __slots__ = (
         "_again",
@@ -74,6 +86,7 @@ class OpenStream:
         "expires_at",
         "opened_at",
         "sort",
+        "subject",
         "touched_at",
     )
 
@@ -81,6 +94,7 @@ class OpenStream:
         self,
         sort: Sort,
         *,
+        subject: str,
         digest: str,
         expires_at: float | None,
         again: Callable[[], Awaitable[End | None]],
@@ -88,6 +102,7 @@ class OpenStream:
         now: float,
     ) -> None:
         self.sort = sort
+        self.subject = subject
         self.digest = digest
         self.expires_at = expires_at
         self.opened_at = self.decided_at = self.touched_at = now
@@ -135,6 +150,7 @@ class OpenStreams:
         self.draining = False
         self.ends: Counter[tuple[str, ...]] = Counter()
         """Streams that we ended, by sort and reason."""
+        self.withdrawals: Withdrawals | None = None
         self._snapshots = snapshots
         self._limits = limits
         self._clock = clock
@@ -144,6 +160,7 @@ class OpenStreams:
         self._wake = asyncio.Event()
         self._empty = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
         snapshots.follow(self.look)
 
     def publish(self, counters: Counters) -> None:
@@ -169,6 +186,7 @@ class OpenStreams:
         self,
         sort: Sort,
         *,
+        subject: str,
         digest: str,
         expires_at: float | None,
         again: Callable[[], Awaitable[End | None]],
@@ -180,7 +198,14 @@ class OpenStreams:
         From ``expires_at`` on (epoch seconds, None: never) each second decides whether the
         credential is still believed.
         """
-        stream = self.enter(sort, digest=digest, expires_at=expires_at, again=again, on_end=on_end)
+        stream = self.enter(
+            sort,
+            subject=subject,
+            digest=digest,
+            expires_at=expires_at,
+            again=again,
+            on_end=on_end,
+        )
         try:
             yield stream
         finally:
@@ -190,6 +215,7 @@ class OpenStreams:
         self,
         sort: Sort,
         *,
+        subject: str,
         digest: str,
         expires_at: float | None,
         again: Callable[[], Awaitable[End | None]],
@@ -203,6 +229,7 @@ class OpenStreams:
 
         stream = OpenStream(
             sort,
+            subject=subject,
             digest=digest,
             expires_at=expires_at,
             again=again,
@@ -268,6 +295,7 @@ class OpenStreams:
                 self._wake.clear()
                 called, self._called = self._called, False
                 await self._round(called=called)
+                self._ask()
                 try:
                     async with asyncio.timeout(EVERY_S):
                         await self._wake.wait()
@@ -279,6 +307,27 @@ class OpenStreams:
                 stream.end(End.UNDECIDED)
         finally:
             self._task = None
+            if self._asking is not None:
+                self._asking.cancel()
+
+    def _ask(self) -> None:
+        """Ask about withdrawals, beside everything else: an answer may take its time."""
+        if self.withdrawals is None or (self._asking is not None and not self._asking.done()):
+            return
+        subjects = {stream.subject for stream in self._open if stream.subject}
+        if subjects:
+            asked = self._withdrawn(self.withdrawals, subjects)
+            self._asking = asyncio.get_running_loop().create_task(asked)
+
+    async def _withdrawn(self, withdrawals: Withdrawals, subjects: Collection[str]) -> None:
+        try:
+            why = await withdrawals.ended(subjects)
+        except Exception as error:  # noqa: BLE001 - mapped to an end
+            _LOG.error("withdrawals cannot be asked about: %s", type(error).__name__)
+            why = dict.fromkeys(subjects, End.UNDECIDED)
+        for stream in list(self._open):
+            if stream.subject in why:
+                stream.end(why[stream.subject])
 
     async def _round(self, *, called: bool) -> None:
         begun = 0

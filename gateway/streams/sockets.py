@@ -161,6 +161,7 @@ async def _relayed(plane: DataPlane, granted: Granted, caller: _Caller, body: Bo
     principal = granted.placed.identified.principal
     with plane.streams.opened(
         Sort.SOCKET,
+        subject="" if principal is None else granted.placed.subject.subject_id,
         digest=caller.visit.digest,
         expires_at=None if principal is None else principal.expires_at,
         again=functools.partial(decided_anew, plane, granted, opening=True),

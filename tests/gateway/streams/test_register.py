@@ -6,7 +6,7 @@ Provenance: architecture G5; issue 4 part 3 ("absolute cap", idle limits).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,11 +42,13 @@ class World:
         sort: Sort = Sort.SOCKET,
         *,
         again: Callable[[], Awaitable[End | None]] | None = None,
+        subject: str = "",
         digest: str = "",
         expires_at: float | None = None,
     ) -> OpenStream:
         return self.streams.enter(
             sort,
+            subject=subject,
             digest=digest or self.digest,
             expires_at=expires_at,
             again=again or self.again,
@@ -83,7 +85,7 @@ def test_quiet_stream_is_decided_anew_every_half_minute(believing: Snapshot) -> 
 
 
 def test_whoever_calls_has_everything_decided_at_once(believing: Snapshot) -> None:
-    """The door for a revocation, or an end of consent, that somebody else hears of."""
+    """The door for a revocation that somebody else hears of."""
 
     async def scene(world: World) -> None:
         world.open()
@@ -200,6 +202,73 @@ def test_credential_that_ended_is_asked_about_each_second(believing: Snapshot) -
         world.says = End.EXPIRED
         await asyncio.sleep(2)
         assert world.ends == [End.EXPIRED]
+
+    play(believing, scene)
+
+
+class Withdrawing:
+    """Says of these subjects that they lost something; asked at these moments."""
+
+    def __init__(self) -> None:
+        self.why: dict[str, End] = {}
+        self.asked: list[set[str]] = []
+        self.fault: Exception | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def ended(self, subjects: Collection[str]) -> Mapping[str, End]:
+        self.asked.append(set(subjects))
+        await self.answers.wait()
+        if self.fault is not None:
+            raise self.fault
+        return self.why
+
+
+def test_withdrawal_ends_what_is_open_to_that_subject_within_two_seconds(
+    believing: Snapshot,
+) -> None:
+    """G5: sockets, events and bodies; nobody else's, and an anonymous caller's never."""
+
+    async def scene(world: World) -> None:
+        told = world.streams.withdrawals = Withdrawing()
+        hers = [world.open(sort, subject="s.1") for sort in Sort]
+        others = [world.open(Sort.BODY, subject="s.2"), world.open(Sort.BODY)]
+        await asyncio.sleep(3)
+        assert all(one == {"s.1", "s.2"} for one in told.asked)
+        told.why = {"s.1": End.NARROWED}
+        await asyncio.sleep(2)
+        assert [one.ended for one in hers] == [End.NARROWED] * 3
+        assert [one.ended for one in others] == [None, None]
+
+    play(believing, scene)
+
+
+def test_question_without_an_answer_holds_up_no_other_decision(believing: Snapshot) -> None:
+    """A store that is slow is asked once at a time, and expired credentials still end."""
+
+    async def scene(world: World) -> None:
+        told = world.streams.withdrawals = Withdrawing()
+        told.answers.clear()
+        world.says = End.EXPIRED
+        world.open(subject="s.1", expires_at=asyncio.get_running_loop().time() + 3)
+        await asyncio.sleep(5)
+        assert world.ends == [End.EXPIRED]
+        assert len(told.asked) == 1
+
+    play(believing, scene)
+
+
+def test_question_that_fails_otherwise_than_expected_ends_whom_it_was_about(
+    believing: Snapshot,
+) -> None:
+    """Whatever cannot be known is not allowed."""
+
+    async def scene(world: World) -> None:
+        told = world.streams.withdrawals = Withdrawing()
+        told.fault = ZeroDivisionError()
+        known, nobody = world.open(subject="s.1"), world.open()
+        await asyncio.sleep(0.1)
+        assert (known.ended, nobody.ended) == (End.UNDECIDED, None)
 
     play(believing, scene)
 
