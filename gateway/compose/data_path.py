@@ -36,6 +36,7 @@ from gateway.settings import Settings
 from gateway.shadow.keeping import ShadowKeeper
 from gateway.shadow.observer import Shadow
 from gateway.shadow.sink import ShadowedSink, publish
+from gateway.streams.consents import Consents
 from gateway.telemetry.providers import Telemetry
 from gateway.telemetry.recorder import NotingJournal
 from policies.portable import packed
@@ -127,6 +128,7 @@ async def opened(
         admission=_admission(settings, snapshot, rates, known_only=known_only),
     )
     data_plane.streams.publish(telemetry.counters)
+    data_plane.streams.withdrawals = Consents(registry.consents)
     return Parts(
         snapshots=holder,
         watcher=watcher,
