@@ -9,12 +9,14 @@ from uuid import UUID
 
 from gateway.compose.data_path import Parts
 from gateway.compose.database import station_dsn
+from gateway.compose.owning import threads_of
 from gateway.errors import Code, Refusal
 from gateway.surfaces.admin.explaining import UnitExplanations
 from gateway.surfaces.admin.live import LiveNumbers
 from gateway.surfaces.admin.plane import PREFIX, AdminPlane
 from gateway.surfaces.admin.shadow import SHADOW_PATH, ShadowNumbers, ShadowStore
 from gateway.surfaces.admin.stores import LiveCounts, UnitLabels
+from gateway.surfaces.admin.threads import thread_doors
 from gateway.surfaces.admin.wire import EXPLAIN_PATH, LIVE_PATH
 from gateway.telemetry.recorder import NotingJournal
 from retrieval.contract import SubjectWire
@@ -68,6 +70,7 @@ async def opened(stack: AsyncExitStack, parts: Parts) -> AdminPlane:
             ),
             EXPLAIN_PATH.encode(): UnitExplanations(labels=labels),
             SHADOW_PATH.encode(): ShadowNumbers(store=shadow),
+            **thread_doors(lambda snapshot: threads_of(parts.stores, snapshot)),
         },
         sink=parts.telemetry.recorder,
         limits=plane.limits,
