@@ -42,6 +42,7 @@ class Code(StrEnum):
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     REQUEST_TIMEOUT = "request_timeout"
+    REVISION_CONFLICT = "revision_conflict"
     BODY_TOO_LARGE = "body_too_large"
     TARGET_TOO_LONG = "target_too_long"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
@@ -88,6 +89,7 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.NOT_FOUND: (404, "There is nothing here for this caller"),
     Code.METHOD_NOT_ALLOWED: (405, "The method is not allowed here"),
     Code.REQUEST_TIMEOUT: (408, "The request did not arrive in time"),
+    Code.REVISION_CONFLICT: (409, "It was changed since it was read: look at it again"),
     Code.BODY_TOO_LARGE: (413, "The body is larger than this route accepts"),
     Code.TARGET_TOO_LONG: (414, "The request target is too long"),
     Code.UNSUPPORTED_MEDIA_TYPE: (415, "The media type is not accepted here"),

@@ -25,6 +25,7 @@ from gateway.cli import (
     query,
     selftest,
     serve,
+    threads,
 )
 from gateway.cli.failure import Exit, Failure, flat, of_settings, of_start
 from gateway.compose.failure import CannotStart
@@ -46,6 +47,7 @@ app.command("selftest")(selftest.selftest)
 app.add_typer(policy.app, name="policy")
 app.add_typer(consent.app, name="consent")
 app.add_typer(labels.app, name="labels")
+app.add_typer(threads.app, name="threads")
 app.add_typer(events.app, name="events")
 app.add_typer(keys.app, name="keys")
 
