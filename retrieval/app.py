@@ -89,8 +89,8 @@ async def open_retrieval(
     try:
         await truth.open()
         await ledger.open()
-        await asyncio.to_thread(embedder.embed, ["warm"])
         try:
+            await asyncio.to_thread(_warm, embedder)
             await index.ensure()
         except IndexUnavailable as fault:
             log.warning("starting without the vector index, will retry: %s", fault)
@@ -112,6 +112,12 @@ async def open_retrieval(
         await vectors.close()
         await ledger.close()
         await truth.close()
+
+
+def _warm(embedder: Embedder) -> None:
+    """Loads what the first question would else wait for."""
+    embedder.embed(["warm"])
+    embedder.reads("warm")
 
 
 def _note_end(worker: asyncio.Task[None]) -> None:

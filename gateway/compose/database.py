@@ -17,6 +17,7 @@ from gateway.settings import Settings
 from gateway.surfaces.health import OK
 from policies.errors import ReleaseRefused
 from policies.snapshot import Snapshot
+from retrieval.embed.registry import stored_name
 from retrieval.schema.history import MigrationRefused
 from retrieval.schema.migrate import migrate
 from retrieval.settings import StoreSettings
@@ -34,12 +35,13 @@ def station_dsn(stores: Stores, role: str) -> str:
 
 def store_settings(settings: Settings, stores: Stores) -> StoreSettings:
     """What retrieval and ingest are told about the stores."""
+    vectors = stored_name(settings.embedder.name, settings.embedder.model or "")
     return StoreSettings(
         database_url=stores.database_url,
         database_secret=SecretStr(stores.database_secret),
         qdrant_url=stores.qdrant_url,
         qdrant_api_key=SecretStr(stores.qdrant_api_key),
-        collection=settings.qdrant.collection or f"units-{settings.embedder.name}",
+        collection=settings.qdrant.collection or f"units-{vectors}",
         connections_max=settings.database.pool_max,
         lag_objective_s=settings.limits.index_lag_ms / 1_000,
     )

@@ -12,10 +12,10 @@ Laws
 This room does not know policies, stores or HTTP servers; it only reads.
 """
 
+from gateway.settings.kinds import Listen
 from gateway.settings.model import (
     DecisionLogSettings,
     LimitSettings,
-    Listen,
     ReleaseSettings,
     Settings,
     TelemetrySettings,

@@ -3,103 +3,37 @@
 from __future__ import annotations
 
 import difflib
-import ipaddress
-import re
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gateway.decisions.fields import BY_PATH, CONTAINERS, REDACTABLE, leaves
+from gateway.settings.embedder import EmbedderSettings
+from gateway.settings.kinds import (
+    Count,
+    DatabaseUrl,
+    FilePath,
+    HttpUrl,
+    Listen,
+    ListenAt,
+    Milliseconds,
+    Name,
+    Origin,
+    Secret,
+    Section,
+    Times,
+)
+from gateway.settings.signals import SignalsSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
-    """Where to listen. Port 0 lets the system choose."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-    @classmethod
-    def parse(cls, text: object) -> Self:
-        """From ``127.0.0.1:8080`` or ``[::1]:8080``. Raises ValueError for anything else."""
-        if isinstance(text, cls):
-            return text
-        match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):([0-9]{1,5})", str(text))
-        if match is None or int(match[3]) > 65535:
-            raise ValueError("is not `address:port` such as `127.0.0.1:8080`")
-        host = match[1] or match[2]
-        ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
-        return cls(host, int(match[3]))
-
-
-def _path(value: object) -> object:
-    if not isinstance(value, str) or not value:
-        return value
-    try:
-        return Path(value).expanduser()
-    except RuntimeError as error:
-        raise ValueError("begins with a home that does not exist") from error
-
-
-def _url(*schemes: str) -> AfterValidator:
-    def check(text: str) -> str:
-        parts = urlsplit(text)
-        if parts.scheme not in schemes or not (parts.hostname or parts.query):
-            raise ValueError(f"is not an address that begins with {' or '.join(schemes)}://")
-        return text
-
-    return AfterValidator(check)
-
-
-def _only_origin(text: str) -> str:
-    """Refuse what an upstream would never see: the request's own path and query are sent."""
-    parts = urlsplit(text)
-    if parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError("holds more than scheme, host and port")
-    _ = parts.port  # raises for one that is out of range
-    return text
-
-
-ListenAt = Annotated[Listen, BeforeValidator(Listen.parse)]
-FilePath = Annotated[Path, BeforeValidator(_path)]
-HttpUrl = Annotated[str, _url("http", "https")]
-Origin = Annotated[str, _url("http", "https"), AfterValidator(_only_origin)]
-DatabaseUrl = Annotated[str, _url("postgresql", "postgres")]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
-Secret = Annotated[SecretStr, Field(min_length=1)]
-Count = Annotated[int, Field(ge=1)]
-Times = Annotated[int, Field(ge=1, le=1_000_000)]
-Milliseconds = Annotated[int, Field(ge=1, le=600_000)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=True)
-
-
-class ListenSettings(_Section):
+class ListenSettings(Section):
     """``public`` carries callers; ``admin`` health, metrics and what operators ask."""
 
     public: ListenAt = Listen("127.0.0.1", 8080)
     admin: ListenAt = Listen("127.0.0.1", 8081)
 
 
-class DatabaseSettings(_Section):
+class DatabaseSettings(Section):
     """No ``url``: the embedded Postgres. Every role's password is derived from ``secret``."""
 
     url: DatabaseUrl | None = Field(default=None, repr=False)  # may hold a password
@@ -116,7 +50,7 @@ class DatabaseSettings(_Section):
         return self
 
 
-class QdrantSettings(_Section):
+class QdrantSettings(Section):
     """No ``url``: the embedded engine. No ``collection``: one named after the embedder."""
 
     url: HttpUrl | None = None
@@ -125,14 +59,7 @@ class QdrantSettings(_Section):
     collection: Name | None = None
 
 
-class EmbedderSettings(_Section):
-    """``vector_cache``: a file of vectors by the hash of their text, read and added to."""
-
-    name: Name = "usem3"
-    vector_cache: FilePath | None = None
-
-
-class HealthSettings(_Section):
+class HealthSettings(Section):
     """How each process of an upstream is asked whether it is well: ``GET path``, 2xx is well."""
 
     path: Annotated[str, StringConstraints(pattern=r"^/[!-~]*$", max_length=2_048)]
@@ -144,7 +71,7 @@ class HealthSettings(_Section):
     """How many in a row bring it back."""
 
 
-class UpstreamSettings(_Section):
+class UpstreamSettings(Section):
     """Where one upstream listens. What it may do stands in the policy folder.
 
     ``address`` gives the Host value; ``further_addresses`` are more processes of the same
@@ -153,7 +80,7 @@ class UpstreamSettings(_Section):
     """
 
     address: Origin
-    further_addresses: list[Origin] = []
+    further_addresses: list[Origin] = Field(default_factory=list)
     ca_file: FilePath | None = None
     client: Literal["pool", "aiohttp"] = "pool"
     balance: Literal["round_robin", "least_requests"] = "round_robin"
@@ -185,7 +112,7 @@ class UpstreamSettings(_Section):
         return self
 
 
-class RouteLimitSettings(_Section):
+class RouteLimitSettings(Section):
     """What one route takes: bytes of a request's body, requests at once, requests in a time.
 
     ``rate`` requests in ``rate_period_ms``, evenly, with ``burst`` at once on top of nothing
@@ -206,7 +133,7 @@ class RouteLimitSettings(_Section):
         return self
 
 
-class KeySettings(_Section):
+class KeySettings(Section):
     """PEM of the ES256 private key that signs assertions and delegations to upstreams.
 
     Without one a key is made in the state folder; replicas must share one.
@@ -215,7 +142,7 @@ class KeySettings(_Section):
     assertion_file: FilePath | None = None
 
 
-class LimitSettings(_Section):
+class LimitSettings(Section):
     """Bounds of one request and of the process; units are in the names."""
 
     request_ms: Milliseconds = 30_000
@@ -250,7 +177,7 @@ class LimitSettings(_Section):
     """How long the index may be behind before an open update no longer excuses it."""
 
 
-class TelemetrySettings(_Section):
+class TelemetrySettings(Section):
     """``otlp_endpoint``: base address of an OTLP/HTTP collector (OTEL_EXPORTER_OTLP_ENDPOINT).
 
     ``trace_file``: one JSON line per finished span, for looking at a trace without a collector.
@@ -278,7 +205,7 @@ def _record_path(path: str) -> str:
 RecordPath = Annotated[str, AfterValidator(_record_path)]
 
 
-class DecisionLogSettings(_Section):
+class DecisionLogSettings(Section):
     """One record per request, to standard output, a file or a collector; without any, none.
 
     ``otlp`` sends to the collector of ``telemetry``. ``sample_ratio`` is the part of allowed
@@ -293,8 +220,8 @@ class DecisionLogSettings(_Section):
     sample_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
     rate_max: Count = 1_000
     queue_max: Count = 8_192
-    mask: list[RecordPath] = []
-    drop: list[RecordPath] = []
+    mask: list[RecordPath] = Field(default_factory=list)
+    drop: list[RecordPath] = Field(default_factory=list)
     mask_key: Secret | None = None
     mask_key_file: FilePath | None = None
 
@@ -304,7 +231,7 @@ class DecisionLogSettings(_Section):
         return self.stdout or self.otlp or self.file is not None
 
 
-class ReleaseSettings(_Section):
+class ReleaseSettings(Section):
     """Whose policy is believed.
 
     Without ``keys_file`` (development only) the folder is served as it is. With one (a JWK set of
@@ -328,21 +255,22 @@ class ReleaseSettings(_Section):
         return self
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything the gateway reads at start. Obtained from ``load`` only."""
 
     listen: ListenSettings = ListenSettings()
     database: DatabaseSettings = DatabaseSettings()
     qdrant: QdrantSettings = QdrantSettings()
     embedder: EmbedderSettings = EmbedderSettings()
-    upstreams: dict[Name, UpstreamSettings] = {}
-    route_limits: dict[str, RouteLimitSettings] = {}
+    upstreams: dict[Name, UpstreamSettings] = Field(default_factory=dict)
+    route_limits: dict[str, RouteLimitSettings] = Field(default_factory=dict)
     """Limits by the policy's id of a route."""
     keys: KeySettings = KeySettings()
     limits: LimitSettings = LimitSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     decision_log: DecisionLogSettings = DecisionLogSettings()
     release: ReleaseSettings = ReleaseSettings()
+    signals: SignalsSettings = SignalsSettings()
     gateway_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/._-]{1,200}$")] = (
         "audience-gateway"
     )

