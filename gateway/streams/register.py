@@ -151,6 +151,9 @@ class OpenStreams:
         self.ends: Counter[tuple[str, ...]] = Counter()
         """Streams that we ended, by sort and reason."""
         self.withdrawals: Withdrawals | None = None
+        self.keys: Callable[[], int] = lambda: 0
+        """Another number when issuers' keys are others than before."""
+        self._keys_seen = 0
         self._snapshots = snapshots
         self._limits = limits
         self._clock = clock
@@ -293,7 +296,8 @@ class OpenStreams:
         try:
             while self._open:
                 self._wake.clear()
-                called, self._called = self._called, False
+                keys, self._keys_seen = self._keys_seen, self.keys()
+                called, self._called = self._called or keys != self._keys_seen, False
                 await self._round(called=called)
                 self._ask()
                 try:

@@ -273,6 +273,25 @@ def test_question_that_fails_otherwise_than_expected_ends_whom_it_was_about(
     play(believing, scene)
 
 
+def test_other_keys_of_an_issuer_have_everything_decided_anew(believing: Snapshot) -> None:
+    """G5: a key that was withdrawn is a revocation; once per change, within a second."""
+
+    async def scene(world: World) -> None:
+        generation = 7
+        world.streams.keys = lambda: generation
+        await asyncio.sleep(0.1)
+        world.open()
+        await asyncio.sleep(1.5)
+        asked = world.asked
+        generation = 8
+        world.says = End.EXPIRED
+        await asyncio.sleep(1.1)
+        assert world.ends == [End.EXPIRED]
+        assert world.asked == asked + 1
+
+    play(believing, scene)
+
+
 def test_drain_waits_for_those_that_it_ended(believing: Snapshot) -> None:
     """Sockets and events; one that comes late is ended as well, a body never."""
 
