@@ -129,6 +129,7 @@ async def opened(
     )
     data_plane.streams.publish(telemetry.counters)
     data_plane.streams.withdrawals = Consents(registry.consents)
+    data_plane.streams.keys = lambda: data_plane.authenticator.generation
     return Parts(
         snapshots=holder,
         watcher=watcher,
