@@ -226,6 +226,33 @@ def apply(
         _edit(owners, source, thread, changes, expect, author, reason, as_json)
 
 
+@app.command("check")
+def check(
+    source: Annotated[
+        str | None, typer.Option("--source", help="Of one source. Default: all.")
+    ] = None,
+    stale_days: Annotated[int, typer.Option(min=1, help="Quiet for longer is stale.")] = 365,
+    units_min: Annotated[int, typer.Option(min=1, help="Fewer units are too narrow.")] = 2,
+    units_max: Annotated[int, typer.Option(min=1, help="More units are overbroad.")] = 400,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Judge the health of threads and keep the verdicts, which resolution ranks by."""
+    from gateway.compose.owning import check_threads
+
+    settings = settings_of(config)
+    with attached(settings) as stores, _refusing():
+        found = check_threads(
+            stores, source, stale_days=stale_days, units_min=units_min, units_max=units_max
+        )
+    if as_json:
+        print(json.dumps(found, sort_keys=True))
+        return
+    for status, parts in sorted(found.items()):
+        print(f"{status}: {parts}")
+    print(f"checked {sum(found.values())} parts")
+
+
 # --- inside -----------------------------------------------------------------------------------
 
 
@@ -239,18 +266,25 @@ def _owners(
     if not snapshot.decide_admin(frozenset({role}), action).allowed:
         reason = f"the policy lets no `{role}` do `{action}`"
         raise Failure(Exit.REFUSED, "threads_refused", reason, "see rules/admin.csv for roles")
-    from gateway.compose.owning import OwnersRefused, Why, owners_of  # late: they load every house
+    from gateway.compose.owning import owners_of  # late: they load every house
 
-    with attached(settings) as stores:
-        try:
-            yield owners_of(stores, snapshot)
-        except OwnersRefused as refused:
-            down = refused.why is Why.STORE_UNAVAILABLE
-            remedy = refused.remedy
-            if refused.why is Why.POLICY_CHANGED:
-                remedy = "give --config and --overlay of the running gateway, or start it anew"
-            code = Exit.UNAVAILABLE if down else Exit.REFUSED
-            raise Failure(code, str(refused.why), line(refused.reason), remedy) from refused
+    with attached(settings) as stores, _refusing():
+        yield owners_of(stores, snapshot)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """A refusal of the service becomes the command's. Raises: Failure."""
+    from gateway.compose.owning import OwnersRefused, Why
+
+    try:
+        yield
+    except OwnersRefused as refused:
+        remedy = refused.remedy
+        if refused.why is Why.POLICY_CHANGED:
+            remedy = "give --config and --overlay of the running gateway, or start it anew"
+        code = Exit.UNAVAILABLE if refused.why is Why.STORE_UNAVAILABLE else Exit.REFUSED
+        raise Failure(code, str(refused.why), line(refused.reason), remedy) from refused
 
 
 def _edit(

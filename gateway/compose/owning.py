@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, TypeVar
 
 from gateway.compose.database import station_dsn
 from gateway.compose.stores import Stores
 from gateway.errors import Code, Refusal
 from policies.snapshot import Snapshot
+from retrieval.owners.checking import check_health
+from retrieval.owners.checks import Limits
 from retrieval.owners.errors import OwnersRefused, Why
 from retrieval.owners.service import Editor, Owners
 from retrieval.owners.wire import Edited, History, Page, Shown, ThreadEdit
 from retrieval.stores.roles import CURATE
 
-__all__ = ["Editor", "Owners", "OwnersRefused", "Why", "owners_of", "threads_of"]
+__all__ = ["Editor", "Owners", "OwnersRefused", "Why", "check_threads", "owners_of", "threads_of"]
 
 Answer = TypeVar("Answer")
 _CODES: Final = {
@@ -30,6 +33,14 @@ _CODES: Final = {
 def owners_of(stores: Stores, snapshot: Snapshot) -> Owners:
     """The service under one policy."""
     return Owners(station_dsn(stores, CURATE), snapshot.vocabulary, snapshot.digest)
+
+
+def check_threads(
+    stores: Stores, source: str | None, *, stale_days: int, units_min: int, units_max: int
+) -> Mapping[str, int]:
+    """Parts of threads by verdict, judged now. Raises: OwnersRefused."""
+    limits = Limits(timedelta(days=stale_days), units_min, units_max)
+    return check_health(station_dsn(stores, CURATE), source=source, limits=limits)
 
 
 def threads_of(stores: Stores, snapshot: Snapshot) -> _Threads:

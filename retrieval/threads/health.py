@@ -3,8 +3,10 @@
 Each part (thread, class, compartment) keeps its own verdict under ``health``:
 ``{"status": "stale", "checked_at": "2026-05-15T09:00:00+00:00"}``. A thread's verdict is the
 worst over the permitted parts, so that no hidden unit's state shows, and its time the latest
-check among them. A part without a verdict says nothing; a verdict that cannot be read counts
-as ``unknown``, which is worse than ``healthy``: what is not understood is not called sound.
+check among them. Only ``stale`` and ``too_narrow`` hold for a thread when they hold for every
+checked part: it is as fresh as its freshest part, and as broad as all of them together. A part
+without a verdict says nothing; a verdict that cannot be read counts as ``unknown``, which is
+worse than ``healthy``: what is not understood is not called sound.
 
 This module is pure.
 """
@@ -33,6 +35,7 @@ WEAK: Final = frozenset({Status.STALE, Status.OVERBROAD, Status.TOO_NARROW, Stat
 """Verdicts with which a thread alone is not a basis for an answer (seed 4.7, ``weak_thread``).
 ``UNKNOWN`` is none of them: absence of a verdict says nothing against a thread."""
 
+_WHOLE: Final = frozenset({Status.STALE, Status.TOO_NARROW})
 _SEVERITY: Final = {status: rank for rank, status in enumerate(Status)}
 
 
@@ -61,7 +64,8 @@ def combine(parts: Iterable[Mapping[str, object]]) -> Verdict:
             times.append(checked)
     if not statuses:
         return Verdict(Status.UNKNOWN, None)
-    return Verdict(max(statuses, key=_SEVERITY.__getitem__), max(times, default=None))
+    telling = [status for status in statuses if status not in _WHOLE] or statuses
+    return Verdict(max(telling, key=_SEVERITY.__getitem__), max(times, default=None))
 
 
 def _status(word: object) -> Status:

@@ -145,3 +145,12 @@ def test_what_is_no_edit_is_one_clear_line(ask: Ask, tmp_path: Path) -> None:
         assert (got, out) == (ended, ""), arguments
         assert err.startswith(f"gateway: error: {code}: "), arguments
         assert len(err.splitlines()) == 1
+
+
+def test_a_check_says_how_many_parts_are_how(ask: Ask) -> None:
+    ask("threads", "set", "t/1", "--title", "Refunds", *LABEL, *EDIT)
+    ask("threads", "add", "t/1", "u/1", *EDIT)
+    assert ask("threads", "check")[:2] == (0, "too_narrow: 1\nchecked 1 parts\n")
+    code, out, _ = ask("threads", "check", "--units-min", "1", "--json")
+    assert (code, json.loads(out)) == (0, {"healthy": 1})
+    assert ": healthy\n" in ask("threads", "show", "t/1", *READ)[1]
