@@ -54,7 +54,7 @@ from retrieval.contract import Answer
 
 if TYPE_CHECKING:  # its rate library loads only where a limit is set
     from gateway.fastpath.begun import Begun
-    from gateway.fastpath.lane import Lesson
+    from gateway.fastpath.keeper import Lesson
     from gateway.relay.admission import Admission, Place
 
 JWKS_PATH: Final = b"/.well-known/jwks.json"
@@ -333,7 +333,7 @@ class DataPlane:
         else:
             with CallerWatch(receive, body):
                 if visit.lesson is not None and matched.route.mode is RouteMode.OPAQUE:
-                    visit.lesson.learn(granted)
+                    visit.lesson.learn(granted, admitted.headers, admitted.client)
                 relayed = await stations.relay(granted, self.hop, body, visit.begun)
                 visit.passed("relay")
                 if matched.route.mode is RouteMode.OPAQUE:

@@ -26,7 +26,7 @@ from gateway.compose.release import active_policy, enforced_policy, folder_polic
 from gateway.compose.state import announced
 from gateway.compose.stores import Stores, started
 from gateway.compose.telemetry import opened_telemetry
-from gateway.fastpath.lane import Lane
+from gateway.fastpath.keeper import Keeper
 from gateway.holder import SnapshotHolder
 from gateway.ingress.door import Door
 from gateway.ingress.provenance import trusted_peer
@@ -35,6 +35,7 @@ from gateway.settings import Listen, Settings
 from gateway.surfaces.admin.plane import AdminPlane
 from gateway.surfaces.checks import gateway_checks
 from gateway.surfaces.forward_auth import plane as forward_auth
+from gateway.surfaces.forward_auth.lane import lanes_of
 from gateway.surfaces.health import Health, health_app
 from gateway.telemetry.providers import Telemetry
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
@@ -177,7 +178,7 @@ async def _serving(
             on_ready=on_ready,
             on_end=parts.data_plane.streams.drain,
             door=door,
-            lane=Lane(parts.data_plane),
+            lane=lanes_of(Keeper(parts.data_plane)),
         ),
         name="listeners",
     )

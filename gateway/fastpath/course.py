@@ -12,7 +12,7 @@ from typing import Final
 from gateway import stations
 from gateway.app import JWKS_PATH
 from gateway.decisions.facts import Facts
-from gateway.errors import Refusal
+from gateway.errors import Headers, Refusal
 from gateway.fastpath.head import target_of
 from gateway.fastpath.memory import Known
 from gateway.relay.hop import Hop, Outline
@@ -72,7 +72,15 @@ def walked(known: Known, line: bytes, hop: Hop) -> Course | None:
     if target is None or target[0].startswith(_OURS) or target[0] == JWKS_PATH:
         return None
     try:
-        granted, facts = _granted(known, *target)
+        granted, facts = allowed(
+            known,
+            method="GET",
+            path=target[0],
+            query=target[1],
+            headers=known.headers,
+            client=known.name[1],
+            scheme=known.scheme,
+        )
         if granted is None:
             return None
         outline = hop.outline(stations.passage_of(granted))
@@ -81,16 +89,26 @@ def walked(known: Known, line: bytes, hop: Hop) -> Course | None:
     return Course(granted, outline, facts, len(line) - len(b"GET  HTTP/1.1"))
 
 
-def _granted(known: Known, path: bytes, query: bytes) -> tuple[Granted | None, Facts]:
-    """Stations *admit* to *decide*, less the authentication, which is what is known."""
+def allowed(
+    known: Known,
+    *,
+    method: str,
+    path: bytes,
+    query: bytes,
+    headers: Headers,
+    client: str,
+    scheme: str,
+) -> tuple[Granted | None, Facts]:
+    """Stations *admit* to *decide*, less the authentication, which is what is known; None on a
+    route whose answers are looked into. Raises: Refusal."""
     admitted = stations.admit(
         {
-            "method": "GET",
+            "method": method,
             "raw_path": path,
             "query_string": query,
-            "headers": known.headers,
-            "client": (known.name[1], 0),
-            "scheme": known.scheme,
+            "headers": headers,
+            "client": (client, 0),
+            "scheme": scheme,
         },
         request_id="",
         trace=_NOBODYS,

@@ -16,15 +16,12 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from gateway.errors import Headers
 from policies.bindings import TrustedPeer
 from policies.snapshot import Snapshot
 from policies.subject import Principal
-
-if TYPE_CHECKING:
-    from gateway.fastpath.course import Course
 
 KNOWN_MAX: Final = 10_000
 KNOWN_OF_ONE_MAX: Final = 256
@@ -35,6 +32,15 @@ _LOOK_S: Final = 10.0
 """So that what is over has gone within a minute."""
 
 Name = tuple[bytes, str]
+
+
+class Course(Protocol):
+    """What was decided about one target with a known header block."""
+
+    @property
+    def size(self) -> int:
+        """Roughly how many bytes it takes."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

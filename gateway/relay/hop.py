@@ -217,51 +217,59 @@ class Hop:
         )
 
 
-class Outline:
-    """Many requests of one caller to one target, which differ in their ids only.
+class Identity:
+    """What an upstream is told of many requests of one caller, which differ in their ids only.
 
-    What `Hop.send` would send, byte for byte: rendered once around the five values that are each
-    request's own.
+    `Hop.identity`, rendered once around the four values that are each request's own.
     """
 
-    __slots__ = ("_after", "_before", "_hop", "key", "passage", "size", "target")
+    __slots__ = ("_before", "_hop", "passage", "size")
+
+    def __init__(self, hop: Hop, passage: Passage) -> None:
+        self.passage = passage
+        self._hop = hop
+        lines = [b"%b: %b\r\n" % header for header in _caller(passage.subject)]
+        self._before = b"".join(lines) + assertion.HEADER + b": "
+        self.size = len(self._before)
+
+    def lines(self, request_id: str, traceparent: bytes, now: float) -> bytes:
+        """The header lines of one request."""
+        hop, passage = self._hop, self.passage
+        return _IDENTITY % (
+            self._before,
+            hop.signed(passage, request_id, now),
+            hop.delegated(passage, now),
+            request_id.encode("ascii"),
+            traceparent,
+        )
+
+
+_IDENTITY: Final = (
+    b"%b%b\r\n" + delegation.HEADER + b": %b\r\nx-request-id: %b\r\ntraceparent: %b\r\n"
+)
+
+
+class Outline:
+    """What `Hop.send` would send for a passage that is a GET, byte for byte, whatever its ids."""
+
+    __slots__ = ("_after", "_before", "_identity", "key", "passage", "size", "target")
 
     def __init__(self, hop: Hop, passage: Passage, target: Target) -> None:
         self.key = (passage.upstream.name, passage.subject.grant.profile)
         self.passage = passage
         self.target = target
-        self._hop = hop
+        self._identity = Identity(hop, passage)
         client = headers.of_client(passage.client_headers, inspected=False)
-        before = ((b"host", target.authority), *client, *_caller(passage.subject))
+        before = ((b"host", target.authority), *client)
         request = UpstreamRequest(method="GET", target=_target_of(passage), headers=before)
-        self._before = head_of(request)[:-2] + assertion.HEADER + b": "
-        self._after = b"".join(
-            [b"\r\n%b: %b" % header for header in _forwarded(passage)] + [b"\r\n\r\n"]
-        )
-
-        self.size = len(self._before) + len(self._after)
+        self._before = head_of(request)[:-2]
+        after = [b"%b: %b\r\n" % header for header in _forwarded(passage)]
+        self._after = b"".join(after) + b"\r\n"
+        self.size = len(self._before) + self._identity.size + len(self._after)
 
     def head(self, request_id: str, traceparent: bytes, now: float) -> bytes:
         """One request, to its last byte."""
-        hop, passage = self._hop, self.passage
-        return b"".join(
-            (
-                self._before,
-                hop.signed(passage, request_id, now),
-                _DELEGATION,
-                hop.delegated(passage, now),
-                _REQUEST_ID,
-                request_id.encode("ascii"),
-                _TRACEPARENT,
-                traceparent,
-                self._after,
-            )
-        )
-
-
-_DELEGATION: Final = b"\r\n" + delegation.HEADER + b": "
-_REQUEST_ID: Final = b"\r\nx-request-id: "
-_TRACEPARENT: Final = b"\r\ntraceparent: "
+        return self._before + self._identity.lines(request_id, traceparent, now) + self._after
 
 
 def _caller(subject: Subject) -> tuple[tuple[bytes, bytes], ...]:

@@ -23,7 +23,7 @@ from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import OwnKeys
 from gateway.egress.guard import Guard
 from gateway.egress.registry import Content, Key, Label, Registered, RegistryUnavailable
-from gateway.fastpath.lane import Lane
+from gateway.fastpath.keeper import Keeper
 from gateway.holder import SnapshotHolder
 from gateway.ingress.door import Door
 from gateway.ingress.limits import Limits
@@ -35,6 +35,7 @@ from gateway.relay.pool import Address, Pool
 from gateway.relay.retrieval import InProcessRetrieval
 from gateway.relay.upstream import UpstreamTimes
 from gateway.server import bind, serve
+from gateway.surfaces.forward_auth.lane import lanes_of
 from gateway.surfaces.forward_auth.plane import beside
 from gateway.telemetry.fields import RequestRecord
 from gateway.telemetry.trace import TraceContext, begin
@@ -317,7 +318,7 @@ class Stage:
             admission=self.admission,
         )
         self.streams = app.streams
-        self.lane = Lane(app)
+        self.keeper = Keeper(app)
 
         async def drain() -> None:
             self.drained.set()
@@ -338,7 +339,7 @@ class Stage:
             on_ready=ready,
             on_end=app.streams.drain,
             door=self.door,
-            lane=self.lane,
+            lane=lanes_of(self.keeper),
         )
         await self.hop.aclose()
         behind.close()

@@ -11,7 +11,7 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -21,11 +21,19 @@ from gateway.app import DataPlane, Visit
 from gateway.errors import PROBLEM_JSON, Code, Headers, Refusal, problem_body, status_of
 from gateway.ingress.body import Body
 from gateway.ingress.provenance import request_id_from, trusted_peer
+from gateway.ingress.shortcut import LESSON, extension
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Passage
 from gateway.relay.upstream import CallerGone
 from gateway.stations import Granted
-from gateway.surfaces.forward_auth.dialects import DIALECTS, PREFIX, Dialect, Misasked, read
+from gateway.surfaces.forward_auth.dialects import (
+    DIALECTS,
+    PREFIX,
+    Dialect,
+    Forwarded,
+    Misasked,
+    read,
+)
 from policies.bindings import RouteMode, TrustedPeer
 
 SURFACE: Final = "forward_auth"
@@ -85,7 +93,9 @@ class ForwardAuth:
         # the client's own, which every proxy passes on: linked, never continued
         trace = self.plane.sink.begin(found[0] if len(found) == 1 else None, trusted=False)
         request_id = request_id_from(headers, peer)
-        return Visit(request_id, trace, scope["method"], address, surface=SURFACE), peer
+        visit = Visit(request_id, trace, scope["method"], address, surface=SURFACE)
+        visit.lesson = extension(scope, LESSON)
+        return visit, peer
 
     async def _allowed(
         self,
@@ -101,9 +111,8 @@ class ForwardAuth:
         if peer is None or not dialect.words <= set(peer.headers):
             raise Refusal(Code.FORBIDDEN, f"policy believes no peer here under `{dialect.name}`")
         told = read(dialect, headers, peer)
-        visit.peer = _address(told.client) or visit.peer
-        # a HEAD is decided as the GET whose head it is
-        visit.method = "GET" if told.method == "HEAD" else told.method
+        visit.peer, socket = address_of(told) or visit.peer, visit.peer
+        visit.method = method_of(told)
         admitted = stations.admit(
             {
                 "method": visit.method,
@@ -119,7 +128,9 @@ class ForwardAuth:
         )
         visit.passed("admit")
         granted = await self._decided(admitted, visit, body, opening=told.opens_socket)
-        return self._identity(granted, told.method, peer)
+        if visit.lesson is not None and not told.opens_socket:
+            visit.lesson.learn(granted, headers, socket)
+        return self.plane.hop.identity(passage_of(granted, told.method, peer), time.time())
 
     async def _decided(
         self, admitted: stations.Admitted, visit: Visit, body: Body, *, opening: bool
@@ -156,36 +167,21 @@ class ForwardAuth:
         visit.decision = "allow"
         return granted
 
-    def _identity(
-        self, granted: Granted, method: str, peer: TrustedPeer
-    ) -> list[tuple[bytes, bytes]]:
-        """As the relay would say it, signed over the method that the upstream will see."""
-        identified = granted.placed.identified
-        matched = identified.matched
-        admitted = matched.admitted
-        passage = Passage(
-            method=method,
-            raw_path=admitted.raw_path,
-            query=admitted.query,
-            client_headers=admitted.headers,
-            client=admitted.client,
-            scheme=admitted.scheme,
-            host=admitted.host,
-            mode=matched.route.mode,
-            upstream=matched.snapshot.upstreams[matched.route.upstream],
-            subject=granted.placed.subject,
-            caller=identified.principal,
-            request_id=admitted.request_id,
-            traceparent=admitted.trace.traceparent(),
-            trusted_peer=peer,
-        )
-        return self.plane.hop.identity(passage, time.time())
+
+def passage_of(granted: Granted, method: str, peer: TrustedPeer) -> Passage:
+    """As the relay would send it, but with the method that the upstream will see."""
+    return replace(stations.passage_of(granted), method=method, trusted_peer=peer)
 
 
-def _address(text: str) -> str:
-    """The same text when it is an IP address, else nothing: junk is nobody's address."""
+def method_of(told: Forwarded) -> str:
+    """The method that is decided: a HEAD as the GET whose head it is."""
+    return "GET" if told.method == "HEAD" else told.method
+
+
+def address_of(told: Forwarded) -> str:
+    """The caller's address as its proxy tells it; else nothing: junk is nobody's address."""
     try:
-        return str(ipaddress.ip_address(text))
+        return str(ipaddress.ip_address(told.client))
     except ValueError:
         return ""
 
