@@ -149,7 +149,7 @@ async def _gaps(reader: TruthReader, row: DeliveryRow) -> set[UUID]:
     """The gaps of a delivery that the caller may know of now."""
     if row.thread_id is None or not row.gap_ids:
         return set()
-    permitted = {artifact.id for artifact in await reader.artifacts(row.thread_id)}
+    permitted = {artifact.id for artifact in await reader.artifacts([row.thread_id])}
     return permitted.intersection(row.gap_ids)
 
 

@@ -100,7 +100,7 @@ async def gather(
                 thread=thread,
                 members=tuple(sorted(mine, key=lambda member: order_key(member.unit))),
                 related=relate(edges, hydrated.units, touching=own),
-                artifacts=tuple(await reader.artifacts(thread.id)),
+                artifacts=tuple(await reader.artifacts([thread.id])),
                 verdict=verdict_of(thread.id, parts),
             )
         )

@@ -22,13 +22,17 @@ from policies.snapshot import Snapshot
 from retrieval.contract import Discrepancy, SubjectWire
 from retrieval.stores.rows import (
     ArtifactRow,
+    CentroidPart,
     DeliveryRow,
     EdgeRow,
+    FeedbackRow,
     Frequencies,
     Hydrated,
     Judged,
+    LabelMatch,
     Layer,
     MembershipRow,
+    MemberVector,
     PartialRow,
     TermMatch,
     ThreadRow,
@@ -122,8 +126,43 @@ class TruthReader(Protocol):
         """Edges that touch one of these units and whose both ends are permitted, by id."""
         ...
 
-    async def artifacts(self, thread_id: UUID) -> Sequence[ArtifactRow]:
-        """Permitted expected artifacts of a thread, by lifecycle stage and title."""
+    async def artifacts(self, thread_ids: Collection[UUID]) -> Sequence[ArtifactRow]:
+        """Permitted expected artifacts of these threads, by thread, lifecycle stage and title."""
+        ...
+
+    async def threads(self, thread_ids: Collection[UUID]) -> Mapping[UUID, ThreadRow]:
+        """The permitted active threads among these."""
+        ...
+
+    async def labelled(self, terms: Collection[int]) -> Sequence[LabelMatch]:
+        """The permitted active threads with a permitted label that these terms name, by thread
+        and label id."""
+        ...
+
+    async def anchored(self, addresses: Collection[str]) -> frozenset[UUID]:
+        """The permitted active threads that hold a permitted unit of one of these addresses as a
+        core unit."""
+        ...
+
+    async def centroid_parts(
+        self, model: str, thread_ids: Collection[UUID] | None
+    ) -> Sequence[CentroidPart]:
+        """The parts of the centroids of these threads (``None``: of all permitted active ones),
+        by thread id. Consented units are not in them. Cost: one query, 5 us a part."""
+        ...
+
+    async def vector_sums(self, parts: Collection[CentroidPart]) -> Mapping[UUID, bytes]:
+        """The sums of these parts by key: int64, little-endian."""
+        ...
+
+    async def member_vectors(
+        self, unit_ids: Collection[UUID], model: str
+    ) -> Sequence[MemberVector]:
+        """The vectors of the permitted units among these, once for each thread, by thread id."""
+        ...
+
+    async def feedback(self, thread_ids: Collection[UUID]) -> Sequence[FeedbackRow]:
+        """What the caller's audience found of these permitted threads, by thread id."""
         ...
 
     async def partials(self, thread_ids: Collection[UUID]) -> Sequence[PartialRow]:

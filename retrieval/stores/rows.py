@@ -85,6 +85,8 @@ class MembershipRow:
     role: str
     confidence: float
     status: str
+    judged_days: int
+    """Whole days since its status last changed, by the database's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +118,14 @@ class ArtifactRow:
 class PartialRow:
     """What the units of one permitted key (class, compartments) contribute to a thread.
 
-    ``stages`` are the lifecycle stages present; ``health`` is the part's own verdict.
+    ``kind`` and ``authority`` are those of the class, ``stages`` the lifecycle stages present;
+    ``health`` is the part's own verdict.
     """
 
     thread_id: UUID
     class_id: int
-    tenant: str
-    jurisdiction: str
+    kind: str
+    authority: str
     unit_count: int
     stages: frozenset[str]
     last_activity: datetime | None
@@ -143,6 +146,43 @@ class DeliveryRow:
     units: Mapping[str, tuple[UUID, int]]
     suspect_ids: tuple[UUID, ...]
     gap_ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackRow:
+    """What enough readers of the caller's own audience found of a thread."""
+
+    thread_id: UUID
+    status: str
+    checked_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LabelMatch:
+    """A permitted thread and the terms of a question that a permitted label of it stands for."""
+
+    thread_id: UUID
+    terms: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CentroidPart:
+    """One permitted part of a thread's centroid. Equal keys name equal sums; ``None`` says that
+    the sum is being made anew."""
+
+    thread_id: UUID
+    key: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberVector:
+    """The vector of a permitted unit, for each permitted thread that it is in. ``counted``: the
+    sums of partials that this caller may read hold it."""
+
+    thread_id: UUID
+    unit_id: UUID
+    counted: bool
+    vector: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,8 @@ group by p.term
 
 MEMBERS: Final = f"""
 select u.class_id, u.tenant, u.jurisdiction, {_bound("u")} as permitted,
-       m.thread_id, m.unit_id, m.role, m.confidence, m.status
+       m.thread_id, m.unit_id, m.role, m.confidence, m.status,
+       floor(extract(epoch from now() - m.judged_at) / 86400)::integer
 from brain.thread_membership m
 join brain.thread t on t.id = m.thread_id
 join brain.unit u on u.id = m.unit_id
@@ -185,17 +186,87 @@ select a.id, a.thread_id, a.title, a.lifecycle_stage, c.kind, a.class_id, a.tena
 from brain.expected_artifact a
 join brain.thread t on t.id = a.thread_id
 join gate.unit_class c on c.class_id = a.class_id
-where a.thread_id = %(id)s and {_bound("a")} and {_bound("t")}
-order by a.lifecycle_stage, a.title, a.id
+where a.thread_id = any(%(ids)s::uuid[]) and {_bound("a")} and {_bound("t")}
+order by a.thread_id, a.lifecycle_stage, a.title, a.id
 """
 
 PARTIALS: Final = f"""
-select p.thread_id, p.class_id, p.tenant, p.jurisdiction, p.unit_count, p.stage_bits,
+select p.thread_id, p.class_id, c.kind, c.authority, p.unit_count, p.stage_bits,
        p.last_activity, p.health
 from brain.thread_partial p
 join brain.thread t on t.id = p.thread_id
+join gate.unit_class c on c.class_id = p.class_id
 where p.thread_id = any(%(ids)s::uuid[]) and {_counted("p")} and {_bound("t")}
 order by p.thread_id, p.class_id, p.tenant, p.jurisdiction
+"""
+
+THREADS: Final = f"""
+select {_THREAD}
+from brain.thread t
+join gate.unit_class c on c.class_id = t.class_id
+where t.id = any(%(ids)s::uuid[]) and t.status = 'active' and {_bound("t")}
+order by t.id
+"""
+
+# A phrase is named when each of its words is; a label by any of its phrases.
+LABELLED: Final = f"""
+select t.id, p.terms
+from (select label_id, array_agg(distinct term) as terms
+      from brain.label_term where term = any(%(terms)s::integer[])
+      group by label_id, phrase, words having count(distinct position) = words) p
+join brain.label l on l.id = p.label_id
+join brain.thread_label n on n.label_id = l.id
+join brain.thread t on t.id = n.thread_id
+where t.status = 'active' and {_bound("l")} and {_bound("t")}
+order by t.id, l.id
+"""
+
+ANCHORED: Final = f"""
+select m.thread_id, u.id, u.class_id, u.tenant, u.jurisdiction
+from brain.unit u
+join brain.thread_membership m on m.unit_id = u.id
+join brain.thread t on t.id = m.thread_id
+where u.canonical_address = any(%(addresses)s::text[]) and m.role = 'canonical'
+  and m.status <> 'wrong_link' and t.status = 'active' and {_bound("u")} and {_bound("t")}
+order by m.thread_id, u.id
+"""
+
+_CENTROID_PARTS: Final = f"""
+select p.thread_id, case when p.vector_model = %(model)s then p.vector_key end
+from brain.thread_partial p
+join brain.thread t on t.id = p.thread_id
+where t.status = 'active' and {_counted("p")} and {_bound("t")}
+"""
+_IN_ORDER: Final = " order by p.thread_id, p.class_id, p.tenant, p.jurisdiction"
+CENTROID_PARTS: Final = _CENTROID_PARTS + _IN_ORDER
+CENTROID_PARTS_OF: Final = _CENTROID_PARTS + " and p.thread_id = any(%(ids)s::uuid[])" + _IN_ORDER
+
+VECTOR_SUMS: Final = f"""
+select p.vector_key, p.vector_sum
+from brain.thread_partial p
+where p.thread_id = any(%(ids)s::uuid[]) and p.vector_key = any(%(keys)s::uuid[])
+  and {_counted("p")}
+"""
+
+MEMBER_VECTORS: Final = f"""
+select m.thread_id, u.id, u.class_id = any(%(scope_plain)s::smallint[]), e.vector
+from brain.unit u
+join brain.embedding e
+  on e.unit_id = u.id and e.revision = u.current_revision and e.model = %(model)s
+join brain.thread_membership m on m.unit_id = u.id
+join brain.thread t on t.id = m.thread_id
+where u.id = any(%(ids)s::uuid[]) and m.status <> 'wrong_link' and t.status = 'active'
+  and {_bound("u")} and {_bound("t")}
+order by m.thread_id, u.id
+"""
+
+# Row-level security leaves the caller's own audience alone.
+FEEDBACK: Final = f"""
+select f.thread_id, f.status, f.checked_at
+from brain.thread_feedback_health f
+join brain.thread t on t.id = f.thread_id
+where f.thread_id = any(%(ids)s::uuid[]) and {_bound("t")}
+order by f.thread_id
 """
 
 LEXICAL_STATISTICS: Final = f"""

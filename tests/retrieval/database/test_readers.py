@@ -18,7 +18,8 @@ from retrieval.contract import SubjectWire
 from retrieval.errors import PolicyMismatch, StoreUnavailable
 from retrieval.stores.postgres import PostgresTruth
 from retrieval.stores.postgres.arrays import array_literal
-from retrieval.stores.postgres.reader import PostgresReader, _bound
+from retrieval.stores.postgres.reader import PostgresReader
+from retrieval.stores.postgres.reads import _bound
 from retrieval.stores.roles import INDEX
 from retrieval.stores.rows import Hydrated
 from tests.retrieval.database.world import OPEN, OPEN_THREAD, SECRET, World

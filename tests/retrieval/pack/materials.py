@@ -65,9 +65,14 @@ def unit(
 
 
 def member(
-    one: UnitRow, *, role: str = "canonical", confidence: float = 1.0, status: str = "active"
+    one: UnitRow,
+    *,
+    role: str = "canonical",
+    confidence: float = 1.0,
+    status: str = "active",
+    judged_days: int = 0,
 ) -> Member:
-    return Member(MembershipRow(THREAD, one.id, role, confidence, status), one)
+    return Member(MembershipRow(THREAD, one.id, role, confidence, status, judged_days), one)
 
 
 def related(src: UnitRow, dst: UnitRow, relation: str = "implements") -> Related:
