@@ -21,10 +21,12 @@ from gateway.cli import (
     ingest,
     keys,
     labels,
+    metrics,
     policy,
     query,
     selftest,
     serve,
+    signals,
     threads,
 )
 from gateway.cli.failure import Exit, Failure, flat, of_settings, of_start
@@ -49,6 +51,8 @@ app.add_typer(consent.app, name="consent")
 app.add_typer(labels.app, name="labels")
 app.add_typer(threads.app, name="threads")
 app.add_typer(events.app, name="events")
+app.command("metrics")(metrics.metrics)
+app.add_typer(signals.app, name="signals")
 app.add_typer(keys.app, name="keys")
 
 

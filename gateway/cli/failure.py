@@ -69,6 +69,7 @@ _OF_SETTINGS: Final = frozenset(
         "store_missing",
         "unknown_route",
         "unknown_upstream",
+        "webhook_unusable",
         "workers_unsupported",
     }
 )

@@ -54,24 +54,28 @@ def serve(
 async def _serve(settings: Settings, read: Callable[[], Settings], *, embedded: bool) -> None:
     from gateway.compose.live import reread_at_signal
     from gateway.compose.running import running  # late: it loads every house, a second or two
+    from gateway.compose.signalling import signalling
 
     async with running(settings, embedded=embedded) as gateway:
         settle()
         reread_at_signal(read, gateway.live.apply)
         _tell(gateway.url, gateway.admin_url)
-        await gateway.wait()
+        async with signalling(settings, gateway.stores):
+            await gateway.wait()
 
 
 async def _supervise(
     settings: Settings, read: Callable[[], Settings], *, embedded: bool, workers: int
 ) -> None:
     from gateway.compose.live import reread_at_signal
+    from gateway.compose.signalling import signalling
     from gateway.compose.working import working  # late: as above
 
     async with working(settings, workers=workers, embedded=embedded) as gateway:
         reread_at_signal(read, gateway.apply)
         _tell(gateway.url, gateway.admin_url)
-        await gateway.wait()
+        async with signalling(settings, gateway.stores):
+            await gateway.wait()
 
 
 def _tell(url: str, admin_url: str) -> None:

@@ -83,6 +83,7 @@ class Working:
 
     url: str
     admin_url: str
+    stores: Stores
     supervisor: Supervisor
     _orders: _Orders
     _over: asyncio.Event
@@ -134,7 +135,7 @@ async def working(settings: Settings, *, workers: int, embedded: bool) -> AsyncI
             )
             url = f"http://{Listen(host, port)}"
             stack.enter_context(announced(settings, url, admin_url))
-            yield Working(url, admin_url, supervisor, orders, over)
+            yield Working(url, admin_url, stores, supervisor, orders, over)
         finally:
             over.set()
             limits = settings.limits

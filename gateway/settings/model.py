@@ -23,6 +23,7 @@ from gateway.settings.kinds import (
     Section,
     Times,
 )
+from gateway.settings.signals import SignalsSettings
 
 
 class ListenSettings(Section):
@@ -269,6 +270,7 @@ class Settings(Section):
     telemetry: TelemetrySettings = TelemetrySettings()
     decision_log: DecisionLogSettings = DecisionLogSettings()
     release: ReleaseSettings = ReleaseSettings()
+    signals: SignalsSettings = SignalsSettings()
     gateway_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/._-]{1,200}$")] = (
         "audience-gateway"
     )

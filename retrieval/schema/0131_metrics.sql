@@ -109,8 +109,8 @@ as $$
 declare
     changed integer;
 begin
-    if enough is null or enough < 3 or window_span is null or pause is null then
-        raise exception 'health is changed by three subjects or more'
+    if enough is null or enough < 2 or window_span is null or pause is null then
+        raise exception 'one subject alone changes no health'
             using errcode = 'invalid_parameter_value';
     end if;
     with last_word as (

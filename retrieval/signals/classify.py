@@ -5,8 +5,8 @@
     unknown           the question did not reach the worker; it stays out of every backlog
 
 What is written about a question is its keyed hash, the controlled vocabulary that it names, and
-keyed hashes of its words. A word itself is written once ``subjects_min`` different subjects used
-it within the window: then it tells of nobody.
+keyed hashes of its words. A word itself is written once ``term_subjects_min`` subjects used it
+within the window: then it tells of nobody.
 
 Source: architecture section 6, seed sections 4.9 and 4.14.
 """
@@ -155,7 +155,7 @@ class Classifier:
             "words": [word for _, word in hashed],
             "labels": [one for one, term in await cursor.fetchall() if _names(term, named)],
             "window": self._settings.window,
-            "enough": self._settings.subjects_min,
+            "enough": self._settings.term_subjects_min,
         }
         for statement in (_TERMS, _USES, _KNOWN, _ABOUT):
             await self._connection.execute(statement, values)

@@ -18,7 +18,7 @@ Months = Annotated[int, Field(ge=1, le=120)]
 class SignalSettings(BaseModel):
     """``webhook_url``: who hears of gaps that were routed; none: the tables alone tell.
 
-    ``subjects_min``: how many different subjects make a word known or change a thread's health.
+    How many subjects change a thread's health is a threshold of the policy.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,7 +28,8 @@ class SignalSettings(BaseModel):
     """How long a pack can be cited and spoken about; its rows name the subject."""
     repeated: Annotated[int, Field(ge=1, le=10_000)] = 3
     """How often a gap is met before it is routed."""
-    subjects_min: Annotated[int, Field(ge=3, le=1_000)] = 5
+    term_subjects_min: Annotated[int, Field(ge=3, le=1_000)] = 5
+    """How many different subjects have used a word of questions before it is written down."""
     window: timedelta = timedelta(days=30)
     """How long a word or a judgement of a subject counts."""
     pause: timedelta = timedelta(hours=24)

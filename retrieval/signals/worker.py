@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from enum import StrEnum
 from typing import Any, Final
 
 import psycopg
 
+from policies.thresholds import DEFAULTS, Thresholds
 from retrieval.errors import StoreUnavailable
 from retrieval.settings import ResolutionSettings
 from retrieval.signals.classify import Classifier
@@ -38,6 +40,7 @@ _OUTBOX_DAYS: Final = 30
 _LOCK: Final = 0x5167_4A15
 _log = logging.getLogger(__name__)
 
+_ACTIVE: Final = "select digest from gate.active_revision"
 _FORGET_USES: Final = "delete from brain.question_term_use where last_at < now() - %(window)s"
 _FORGET_TERMS: Final = """
 delete from brain.question_term t
@@ -63,7 +66,8 @@ class WorkerState(StrEnum):
 class SignalWorker:
     """One worker. ``base_dsn`` and ``secret`` as for the stores.
 
-    Raises ValueError for a webhook that it must not use.
+    ``policy`` gives the thresholds of the active policy; it may block, and is asked when another
+    one became active. Raises ValueError for a webhook that it must not use.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class SignalWorker:
         base_dsn: str,
         secret: str,
         settings: SignalSettings,
+        policy: Callable[[], Thresholds],
         resolution: ResolutionSettings | None = None,
     ) -> None:
         self.state = WorkerState.DOWN
@@ -78,6 +83,7 @@ class SignalWorker:
         self._metric_dsn: Final = dsn_for(METRIC, base_dsn, secret)
         self._secret: Final = secret
         self._settings: Final = settings
+        self._policy: Final = policy
         self._resolution: Final = resolution or ResolutionSettings()
         self._seal: Final = InquirySeal(secret)
         self._webhook: Final = webhook_of(settings)
@@ -140,8 +146,12 @@ class SignalWorker:
     # --- passes ---------------------------------------------------------------------------
 
     async def _tend(self, own: Connection, metric: Connection) -> None:
+        active, thresholds = "", DEFAULTS
         while True:
-            await tend(own, metric, self._settings)
+            row = await (await own.execute(_ACTIVE)).fetchone()
+            if row is not None and row[0] != active:
+                thresholds, active = await asyncio.to_thread(self._policy), row[0]
+            await tend(own, metric, self._settings, thresholds)
             await asyncio.sleep(self._settings.period_s)
 
     async def _send(self, webhook: Webhook, own: Connection) -> None:
@@ -150,7 +160,9 @@ class SignalWorker:
                 await asyncio.sleep(_SEND_S)
 
 
-async def tend(own: Connection, metric: Connection, settings: SignalSettings) -> None:
+async def tend(
+    own: Connection, metric: Connection, settings: SignalSettings, thresholds: Thresholds
+) -> None:
     """One pass: signals, routes, health, rates, partitions, and what is to be forgotten.
 
     ``own`` is a session of ``gw_signal``, ``metric`` one of ``gw_metric``. Raises psycopg.Error.
@@ -160,7 +172,7 @@ async def tend(own: Connection, metric: Connection, settings: SignalSettings) ->
     await own.execute("select brain.route_signals(%s, %s)", [settings.repeated, notify])
     await own.execute(
         "select brain.judge_threads(%s, %s, %s)",
-        [settings.subjects_min, settings.window, settings.pause],
+        [thresholds.subjects_min, settings.window, settings.pause],
     )
     await own.execute(_FORGET_USES, {"window": settings.window})
     await own.execute(_FORGET_TERMS)

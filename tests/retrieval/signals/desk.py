@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 
 from policies.snapshot import Snapshot
+from policies.thresholds import DEFAULTS
 from retrieval.contract import Answer, FeedbackKind, SubjectWire
 from retrieval.settings import ResolutionSettings
 from retrieval.signals.classify import Classifier
@@ -24,7 +25,8 @@ from tests.retrieval.stage import Stage, stage
 from tests.retrieval.world import subject
 from tests.services import Database, VectorService
 
-QUICK = SignalSettings(subjects_min=3, repeated=2)
+QUICK = SignalSettings(term_subjects_min=3, repeated=2)
+AGREED = replace(DEFAULTS, subjects_min=3)
 
 Connection = psycopg.AsyncConnection[Any]
 
@@ -83,7 +85,7 @@ class Desk:
     async def settle(self) -> None:
         """Classifies what has travelled, then one pass of the worker."""
         await self.classify()
-        await tend(self.own, self.metric, self.settings)
+        await tend(self.own, self.metric, self.settings, AGREED)
 
     async def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Anything, as the superuser."""

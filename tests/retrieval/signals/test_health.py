@@ -12,7 +12,7 @@ from policies.snapshot import Snapshot
 from retrieval.contract import FeedbackKind
 from retrieval.signals.worker import tend
 from retrieval.stores.roles import SIGNAL, dsn_for
-from tests.retrieval.signals.desk import Desk
+from tests.retrieval.signals.desk import AGREED, Desk
 from tests.retrieval.signals.test_gaps import SEEN
 from tests.retrieval.signals.test_ledger import run
 from tests.services import Database, VectorService
@@ -114,16 +114,16 @@ def test_what_nobody_says_any_more_is_forgotten(
         await ready.stage.sql(
             "update brain.retrieval_metric_event set noted_at = noted_at - %s", (later,)
         )
-        await tend(ready.own, ready.metric, ready.settings)
+        await tend(ready.own, ready.metric, ready.settings, AGREED)
         assert await ready.rows(HEALTH) == []
 
     run(database, sidecar, snapshot, act, SEEN)
 
 
-def test_no_setting_lets_fewer_than_three_decide(database: Database) -> None:
+def test_one_subject_alone_never_decides(database: Database) -> None:
     login = dsn_for(SIGNAL, database.url, database.secret)
     with (
         psycopg.connect(login, autocommit=True) as connection,
         pytest.raises(psycopg.errors.InvalidParameterValue),
     ):
-        connection.execute("select brain.judge_threads(2, '30 days', '1 day')")
+        connection.execute("select brain.judge_threads(1, '30 days', '1 day')")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -85,7 +85,7 @@ def written(database: Database, answers: Sequence[Asked]) -> None:
 
 def _write(connection: psycopg.Connection[Any], answer: Asked, noted: datetime) -> None:
     query, packs = uuid4(), [(uuid4(), uuid4() if thread else None) for thread in answer.threads]
-    rows = [(query, "query", None, None)]
+    rows: list[tuple[UUID, str, UUID | None, UUID | None]] = [(query, "query", None, None)]
     rows += [(uuid4(), "pack", pack, thread) for pack, thread in packs]
     rows += [(uuid4(), kind, *(packs[0] if packs else (None, None))) for kind in answer.said]
     for one, kind, pack, thread in rows:

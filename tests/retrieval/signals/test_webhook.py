@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import Queue
 from threading import Thread as OsThread
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -42,7 +44,9 @@ class Receiver:
 
 
 @contextmanager
-def receiver(*answers: int) -> Iterator[Receiver]:
+def receiver(*answers: int, told: Queue[Any] | None = None) -> Iterator[Receiver]:
+    """A server on loopback. ``told`` gets the bodies, for a test that waits for them."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
@@ -53,6 +57,8 @@ def receiver(*answers: int) -> Iterator[Receiver]:
                 self.send_header("location", "/elsewhere")
             self.send_header("content-length", "0")
             self.end_headers()
+            if told is not None:
+                told.put(json.loads(body))
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Nothing: the test looks at what came in."""

@@ -1,0 +1,153 @@
+"""The worker as it runs: one leads, it comes back, and nobody who asks notices it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from policies.snapshot import Snapshot
+from policies.thresholds import DEFAULTS
+from retrieval.signals.settings import SignalSettings
+from retrieval.signals.worker import SignalWorker, WorkerState
+from tests.retrieval.signals.desk import QUICK, Desk
+from tests.retrieval.signals.test_gaps import ABOUT, SEEN
+from tests.retrieval.signals.test_ledger import run
+from tests.retrieval.stage import wire
+from tests.services import Database, VectorService
+
+BUSY = QUICK.model_copy(update={"period_s": 0.05})
+
+
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(60):
+        while not await holds():  # noqa: ASYNC110 - what the worker does
+            await asyncio.sleep(0.02)
+
+
+def worker(ready: Desk, settings: SignalSettings = BUSY) -> SignalWorker:
+    database = ready.stage.database
+    return SignalWorker(database.url, database.secret, settings, lambda: DEFAULTS)
+
+
+@asynccontextmanager
+async def working(one: SignalWorker) -> AsyncIterator[None]:
+    task = asyncio.create_task(one.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def leads(one: SignalWorker) -> bool:
+    return one.state is WorkerState.LEADING
+
+
+def test_a_question_becomes_a_routed_gap_without_anybody_asking_for_it(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    async def act(ready: Desk) -> None:
+        one = worker(ready)
+        async with working(one):
+            await until(lambda: leads(one))
+            for _ in range(2):
+                await ready.ask(ABOUT)
+            await until(lambda: ready.rows("select 1 from gate.governance_queue"))
+            await until(lambda: ready.rows("select 1 from brain.retrieval_metric_aggregate"))
+        assert await ready.signals() == {"missing_thread": "absent", "search_gap": "absent"}
+        assert one.state is WorkerState.DOWN
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_of_two_workers_one_leads_and_the_other_takes_over(
+    database: Database, sidecar: VectorService, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retrieval.signals.worker.STANDBY_S", 0.05)
+
+    async def act(ready: Desk) -> None:
+        first, second = worker(ready), worker(ready)
+        async with working(second):
+            await until(lambda: leads(second))
+            async with working(first):
+
+                async def waits() -> bool:
+                    return first.state is WorkerState.STANDBY
+
+                await until(waits)
+                assert second.state is WorkerState.LEADING
+        async with working(first):
+            await until(lambda: leads(first))
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_a_worker_whose_sessions_are_ended_comes_back(
+    database: Database, sidecar: VectorService, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retrieval.signals.worker.RETRY_S", 0.05)
+
+    async def act(ready: Desk) -> None:
+        one = worker(ready)
+        async with working(one):
+            await until(lambda: leads(one))
+            keep = [ready.listening.info.backend_pid, ready.own.info.backend_pid]
+            await ready.rows(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where usename = 'gw_signal' and datname = current_database()"
+                " and pid <> all(%s)",
+                keep,
+            )
+
+            async def is_down() -> bool:
+                return one.state is not WorkerState.LEADING
+
+            await until(is_down)
+            await until(lambda: leads(one))
+            for _ in range(2):
+                await ready.ask(ABOUT)
+            await until(lambda: ready.rows("select 1 from brain.decision_backlog"))
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_answers_are_the_same_with_a_worker_and_without_one(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    def told(text: str) -> str:
+        return re.sub(r'"pack_id":"[^"]*"', "", text)
+
+    async def act(ready: Desk) -> None:
+        queries = (ABOUT, "refund limits", "form")
+        before = [told(wire(await ready.ask(query))) for query in queries]
+        one = worker(ready)
+        async with working(one):
+            await until(lambda: leads(one))
+            for _ in range(3):
+                assert [told(wire(await ready.ask(query))) for query in queries] == before
+            await until(lambda: ready.rows("select 1 from brain.decision_backlog"))
+            assert [told(wire(await ready.ask(query))) for query in queries] == before
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_a_foreign_notification_does_no_harm(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    """Any login of the database may send one."""
+
+    async def act(ready: Desk) -> None:
+        one = worker(ready)
+        async with working(one):
+            await until(lambda: leads(one))
+            for payload in ("", "nonsense", "gAAAAA" + "A" * 200):
+                await ready.rows("select pg_notify('gw_inquiry', %s)", payload)
+            for _ in range(2):
+                await ready.ask(ABOUT)
+            await until(lambda: ready.rows("select 1 from brain.decision_backlog"))
+
+    run(database, sidecar, snapshot, act, SEEN)
