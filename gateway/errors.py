@@ -40,12 +40,14 @@ class Code(StrEnum):
     DELEGATION_REQUIRED = "delegation_required"
     GUARD_REQUIRED = "guard_required"
     NOT_FOUND = "not_found"
+    NOT_DELIVERED = "not_delivered"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     REQUEST_TIMEOUT = "request_timeout"
     REVISION_CONFLICT = "revision_conflict"
     BODY_TOO_LARGE = "body_too_large"
     TARGET_TOO_LONG = "target_too_long"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    CURSOR_OUTDATED = "cursor_outdated"
     EXPECTATION_FAILED = "expectation_failed"
     RATE_LIMITED = "rate_limited"
     HEADERS_TOO_LARGE = "headers_too_large"
@@ -87,8 +89,10 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.DELEGATION_REQUIRED: (403, "An upstream retrieves for its caller only"),
     Code.GUARD_REQUIRED: (403, "This route is answered by the gateway itself, never beside it"),
     Code.NOT_FOUND: (404, "There is nothing here for this caller"),
+    Code.NOT_DELIVERED: (404, "There is no such delivery to this caller"),
     Code.METHOD_NOT_ALLOWED: (405, "The method is not allowed here"),
     Code.REQUEST_TIMEOUT: (408, "The request did not arrive in time"),
+    Code.CURSOR_OUTDATED: (409, "The cursor belongs to another listing: begin anew"),
     Code.REVISION_CONFLICT: (409, "It was changed since it was read: look at it again"),
     Code.BODY_TOO_LARGE: (413, "The body is larger than this route accepts"),
     Code.TARGET_TOO_LONG: (414, "The request target is too long"),

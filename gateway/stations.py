@@ -23,6 +23,7 @@ from gateway.authn.bearer import Authenticator, bearer_of, unauthenticated
 from gateway.authn.claims import subject_id
 from gateway.authn.own_keys import OwnKeys
 from gateway.egress.guard import Guard, Occasion
+from gateway.egress.publication import PARTS
 from gateway.egress.scope import ScopeDocuments
 from gateway.egress.tally import Tally
 from gateway.errors import Code, Headers, Refusal, challenge
@@ -43,7 +44,15 @@ from policies.bindings import Route, RouteMode, TrustedPeer, Upstream
 from policies.decision import Decision
 from policies.snapshot import Snapshot
 from policies.subject import Principal, Subject
-from retrieval.contract import Address, Answer, Ask, SubjectWire
+from retrieval.contract import (
+    Address,
+    Answer,
+    Ask,
+    CheckRequest,
+    FeedbackRequest,
+    RetrieveRequest,
+    SubjectWire,
+)
 
 if TYPE_CHECKING:
     from gateway.fastpath.begun import Begun
@@ -234,12 +243,14 @@ async def wish_of(identified: Identified, body: Body) -> Wish:
         return Wish()
     if identified.principal is None and not route.anonymous:
         raise Refusal(Code.UNAUTHENTICATED, "no credential", headers=challenge())
-    if route.operation == "retrieve":
+    if route.operation in wishes.BODIES:
         if admitted.query:
             raise Refusal(Code.BAD_QUERY, "this route takes a body")
-        return wishes.of_body(admitted.headers, await body.whole())
+        return wishes.of_body(admitted.headers, await body.whole(), route.operation)
     if await body.whole():
         raise Refusal(Code.BAD_BODY, "this route takes no body")
+    if route.operation == "units":
+        return wishes.of_listing(admitted.query)
     return wishes.of_query(admitted.query)
 
 
@@ -333,7 +344,9 @@ async def inspect_guarded(
             matched.snapshot, placed.identified.principal, placed.subject
         )
         return Inspected(200, _HEADERS, document, None, None)
-    passed = await guard.answer(ask_of(granted), placed.subject, _occasion(matched, tally), relayed)
+    passed = await guard.answer(
+        ask_of(granted), placed.subject, _occasion(matched, tally), relayed, placed.wish.cursor
+    )
     return Inspected(200, _HEADERS, passed.body, None, passed.event)
 
 
@@ -396,8 +409,8 @@ def ask_of(granted: Granted) -> Ask:
     """The question that retrieval is asked for a granted request."""
     placed = granted.placed
     matched, subject = placed.identified.matched, placed.subject
-    operation = matched.route.operation
-    if operation not in {"retrieve", "pack", "unit"}:
+    operation, asked = matched.route.operation, placed.wish.request
+    if operation not in PARTS:
         raise Refusal(Code.INTERNAL, f"operation `{operation}` has no question")
     left_ms = int((matched.admitted.ends_at - time.monotonic()) * 1000) - DEADLINE_MARGIN_MS
     return Ask(
@@ -412,7 +425,10 @@ def ask_of(granted: Granted) -> Ask:
             purpose=subject.purpose,
             policy_digest=subject.grant.digest,
         ),
-        request=placed.wish.request,
+        request=asked if isinstance(asked, RetrieveRequest) else None,
+        check=asked if isinstance(asked, CheckRequest) else None,
+        feedback=asked if isinstance(asked, FeedbackRequest) else None,
+        units=placed.wish.page,
         reference=_reference(matched),
         request_id=matched.admitted.request_id,
         deadline_ms=max(1, left_ms),

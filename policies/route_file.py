@@ -23,7 +23,16 @@ ROUTES_MAX: Final = 2_000
 """Every two of them are compared: a few seconds."""
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-OPERATIONS: Final = ("retrieve", "pack", "unit", "scope")
+OPERATIONS: Final = (
+    "retrieve",
+    "pack",
+    "unit",
+    "units",
+    "delivery",
+    "check",
+    "feedback",
+    "scope",
+)
 ORIGIN: Final = re.compile(
     rf"{ABSENT_ORIGIN}|https?://[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?(?::[1-9][0-9]{{0,4}})?"
 )

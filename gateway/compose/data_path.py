@@ -19,9 +19,11 @@ from gateway.compose.failure import no_database
 from gateway.compose.filling import open_embedder
 from gateway.compose.listener import limits_of
 from gateway.compose.live import Live
+from gateway.compose.route_limits import admission_of
 from gateway.compose.signing import opened_keys
 from gateway.compose.stores import Stores
 from gateway.compose.upstreams import Upstreams
+from gateway.egress.cursors import Cursors
 from gateway.egress.guard import Guard
 from gateway.egress.registry import PostgresRegistry
 from gateway.holder import SnapshotHolder
@@ -44,7 +46,7 @@ from policies.snapshot import Snapshot
 from retrieval.app import RetrievalApp, open_retrieval
 from retrieval.errors import RetrievalError
 from retrieval.service import Retrieval
-from retrieval.stores.roles import GUARD, JOURNAL, RATE, SEAL, WATCH
+from retrieval.stores.roles import GUARD, JOURNAL, RATE, SEAL, WATCH, derived_key
 
 if TYPE_CHECKING:
     from gateway.relay.admission import Admission, RateStore
@@ -120,6 +122,7 @@ async def opened(
             retrieval=InProcessRetrieval(RetrievalApp(retrieval)),
             registry=registry,
             journal=NotingJournal(journal, telemetry.recorder),
+            cursors=Cursors(derived_key("cursor", stores.database_secret)),
         ),
         hop=hop,
         sink=ShadowedSink(telemetry.recorder, shadow),
@@ -176,11 +179,7 @@ def _admission(
     limits, known = settings.route_limits, {route.id for route in snapshot.routes}
     if not known_only:  # a policy that came later may have dropped a route
         limits = {route: limit for route, limit in limits.items() if route in known}
-    if not limits:
-        return None
-    from gateway.compose.route_limits import admission_of
-
-    return admission_of(limits, known, rates)
+    return admission_of(limits, snapshot.routes, rates)
 
 
 async def _retrieval(

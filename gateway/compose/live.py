@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway.app import DataPlane
 from gateway.compose.failure import CannotStart
 from gateway.compose.listener import limits_of
+from gateway.compose.route_limits import admission_of
 from gateway.compose.upstreams import Upstreams
 from gateway.settings import InvalidSettings, Settings
 from gateway.settings.live import changes, live, taken_over
 
-if TYPE_CHECKING:  # its rate library loads only where a limit is set
+if TYPE_CHECKING:
     from gateway.relay.admission import Admission, RateStore
 
 _LOG: Final = logging.getLogger("gateway.settings")
@@ -97,12 +98,8 @@ class Live:
         return _told(changed)
 
     def _admission(self, settings: Settings) -> Admission | None:
-        if not settings.route_limits:
-            return None
-        from gateway.compose.route_limits import admission_of
-
-        known = {route.id for route in self._plane.snapshots.current.routes}
-        return admission_of(settings.route_limits, known, self._rates)
+        routes = self._plane.snapshots.current.routes
+        return admission_of(settings.route_limits, routes, self._rates)
 
 
 def _told(changed: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from gateway.compose.failure import CannotStart
 from gateway.relay.admission import Admission, Allowance, Per, RateStore, RouteLimits
 from gateway.settings.model import RouteLimitSettings
+from policies.bindings import Route
+
+STANDING: Final[Mapping[str, RouteLimitSettings]] = {
+    "check": RouteLimitSettings(rate=120, rate_period_ms=60_000, burst=60),
+    "feedback": RouteLimitSettings(rate=60, rate_period_ms=60_000, burst=60),
+}
+"""What a caller may do of an operation that leaves rows behind, unless settings say otherwise."""
 
 
 def admission_of(
     settings: Mapping[str, RouteLimitSettings],
-    known: Collection[str],
+    routes: Iterable[Route],
     rates: RateStore | None = None,
-) -> Admission:
-    """What the data plane asks before a request goes on. Raises: CannotStart."""
-    return Admission(route_limits(settings, known), rates=rates)
+) -> Admission | None:
+    """What the data plane asks before a request goes on; None where no route has a limit.
+
+    Raises: CannotStart.
+    """
+    known = {route.id: STANDING.get(route.operation) for route in routes}
+    standing = {name: limits for name, limits in known.items() if limits is not None}
+    limits = route_limits({**standing, **settings}, known)
+    return Admission(limits, rates=rates) if limits else None
 
 
 def route_limits(

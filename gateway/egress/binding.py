@@ -22,7 +22,7 @@ from uuid import UUID
 
 from gateway.egress.inventory import units_of
 from gateway.egress.registry import Content, Key, Registered
-from retrieval.contract import Answer, UnitRef
+from retrieval.contract import Answer, ListedUnit, UnitRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,24 @@ def compared(answer: Answer, registered: Registered) -> Compared:
     return Compared(frozenset(false), frozenset(late - false))
 
 
-def _fits(unit: UnitRef, content: Content) -> bool:
+def _fits(unit: UnitRef | ListedUnit, content: Content) -> bool:
+    """A listed unit may come without its text; an empty text is a text."""
     return (
         unit.canonical_address == content.address
         and unit.revision == content.revision
-        and hashlib.sha256(unit.text.encode()).hexdigest() == content.body_sha256
+        and (unit.text is None or _is_body(unit.text, content))
     )
 
 
+def _is_body(text: str, content: Content) -> bool:
+    return hashlib.sha256(text.encode()).hexdigest() == content.body_sha256
+
+
 def _addresses_of(answer: Answer) -> Iterator[tuple[UUID, str]]:
-    """Units that are named without their text: the ends of links, suspects."""
+    """Units that are named without their text: the ends of links, suspects, what was delivered
+    before."""
+    for one in answer.delivery.units if answer.delivery else ():
+        yield one.unit_id, one.canonical_address
     for pack in answer.response.packs if answer.response else ():
         for link in pack.related_design_code_links:
             yield link.from_unit_id, link.from_address

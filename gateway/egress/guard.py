@@ -35,15 +35,16 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-import orjson
-
 from gateway.egress.binding import compared
+from gateway.egress.cursors import Cursors
 from gateway.egress.facets import FacetFilter
 from gateway.egress.inventory import keys_of, stray_citations
+from gateway.egress.publication import body_of, misshapen, scopes_of
 from gateway.egress.registry import Key, Registered, Registry, RegistryUnavailable
 from gateway.egress.tally import Tally
 from gateway.errors import Code, Refusal
 from gateway.ingress.strict_json import Json
+from gateway.journal.contract import Breaches
 from gateway.journal.event import (
     EventAction,
     EventKind,
@@ -56,7 +57,7 @@ from policies.bindings import FacetMap
 from policies.decision import UNCLASSED, Scope
 from policies.subject import Subject
 from policies.vocabulary import Vocabulary
-from retrieval.contract import Answer, AppliedScope, Ask
+from retrieval.contract import Answer, Ask, CheckResponse, UnitsRequest
 
 RESPONSE_LAYER: Final = "response"
 INDEX_LAYERS: Final = frozenset({"vector_index", "lexical_index", "thread_index"})
@@ -165,30 +166,49 @@ class Round:
 class Guard:
     """Asks retrieval, inspects the answer, and lets a body pass or refuses."""
 
-    def __init__(self, *, retrieval: RetrievalPort, registry: Registry, journal: Journal) -> None:
+    def __init__(
+        self,
+        *,
+        retrieval: RetrievalPort,
+        registry: Registry,
+        journal: Journal,
+        cursors: Cursors | None = None,
+    ) -> None:
+        """``cursors``: of all gateways that serve one listing; None = this process's own."""
         self._retrieval = retrieval
         self._registry = registry
         self._journal = journal
+        self._cursors = cursors or Cursors.fresh()
 
     async def answer(
-        self, ask: Ask, subject: Subject, occasion: Occasion, relayed: Callable[[Answer], None]
+        self,
+        ask: Ask,
+        subject: Subject,
+        occasion: Occasion,
+        relayed: Callable[[Answer], None],
+        cursor: str = "",
     ) -> Passed:
-        """The body for this subject.
+        """The body for this subject. ``cursor`` is the caller's, where a listing goes on.
 
         ``relayed`` is told of each answer before it is inspected, for the request's trace.
 
-        Raises: Refusal ``not_found`` (hidden and absent alike), ``retrieval_unavailable``,
-        ``index_unavailable`` or ``journal_unavailable``; PolicyMoved.
+        Raises: Refusal ``not_found`` (hidden and absent alike), ``not_delivered``,
+        ``cursor_outdated``, ``bad_query``, ``retrieval_unavailable``, ``index_unavailable`` or
+        ``journal_unavailable``; PolicyMoved.
         """
+        listing = self._cursors.of(subject, ask.units or UnitsRequest())
+        if ask.units is not None and cursor:
+            page = ask.units.model_copy(update={"after": listing.open(cursor)})
+            ask = ask.model_copy(update={"units": page})
         findings = Findings()
         action = EventAction.REFUSED
         try:
             last = await self._inspected(ask, subject, findings, relayed)
-            body = _body_of(last.answer)
+            body = body_of(last.answer, listing.close)
             action = EventAction.WITHHELD
             occasion.tally.showed(last.keys, last.registered)
         except Refusal as refusal:
-            if refusal.code is Code.NOT_FOUND:
+            if refusal.code in _NOTHING_HERE:
                 action = EventAction.WITHHELD
             raise
         finally:
@@ -196,6 +216,8 @@ class Guard:
             if findings.wrong or findings.stale:
                 _count(findings, subject, occasion)
                 await asyncio.shield(self._record(findings, action, subject, occasion))
+        if last.answer.check is not None:
+            await self._record_breaches(last.answer.check, subject, occasion)
         return Passed(body, findings.event)
 
     async def enforced(self) -> str:
@@ -330,6 +352,17 @@ class Guard:
             raise Refusal(Code.JOURNAL_UNAVAILABLE, str(error)) from error
         findings.event = event
 
+    async def _record_breaches(
+        self, found: CheckResponse, subject: Subject, occasion: Occasion
+    ) -> None:
+        breaches = Breaches.of(found, subject, request_id=occasion.request_id)
+        if not breaches.counts:
+            return
+        try:
+            await self._journal.record_breaches(breaches)
+        except JournalError as error:
+            raise Refusal(Code.JOURNAL_UNAVAILABLE, str(error)) from error
+
 
 def _count(findings: Findings, subject: Subject, occasion: Occasion) -> None:
     """Leave what was kept back to the request's tally, before anything can interrupt."""
@@ -373,6 +406,7 @@ def _refused_by_truth(answer: Answer) -> frozenset[Key]:
 
 
 _UNAVAILABLE: Final = {"index_unavailable": Code.INDEX_UNAVAILABLE}
+_NOTHING_HERE: Final = frozenset({Code.NOT_FOUND, Code.NOT_DELIVERED})
 
 
 def _served(found: Round) -> Round:
@@ -384,38 +418,20 @@ def _served(found: Round) -> Round:
 
 def _refusal(answer: Answer) -> Refusal:
     if answer.status == 404:
-        return Refusal(Code.NOT_FOUND, answer.code)
+        delivered = answer.code != Code.NOT_DELIVERED
+        return Refusal(Code.NOT_FOUND if delivered else Code.NOT_DELIVERED, answer.code)
     return Refusal(_UNAVAILABLE.get(answer.code, Code.RETRIEVAL_UNAVAILABLE), answer.code)
 
 
 def _check_form(answer: Answer, ask: Ask) -> None:
     """Refuse an answer of another shape than the question's, or under another scope."""
-    wanted = (ask.operation != "unit", ask.operation == "unit")
-    given = (answer.response is not None, answer.unit is not None)
-    if answer.status != 200:
-        wanted = (False, False)
-    if given != wanted:
-        raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "the answer has another shape")
+    if fault := misshapen(answer, ask):
+        raise Refusal(Code.RETRIEVAL_UNAVAILABLE, fault)
     if stray_citations(answer):
         raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "a citation without its unit")
-    for scope in _scopes(answer):
+    for scope in scopes_of(answer):
         if (scope.policy_digest, scope.profiles) != (
             ask.subject.policy_digest,
             ask.subject.profiles,
         ):
             raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "the answer is for another scope")
-
-
-def _scopes(answer: Answer) -> Iterable[AppliedScope]:
-    if answer.unit is not None:
-        yield answer.unit.audience_scope_applied
-    for pack in answer.response.packs if answer.response is not None else ():
-        yield pack.audience_scope_applied
-
-
-def _body_of(answer: Answer) -> bytes:
-    """The public part, written anew: the private envelope ends here."""
-    public = answer.response if answer.response is not None else answer.unit
-    if public is None:
-        raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "an answer without content")
-    return orjson.dumps(public.model_dump(mode="json"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gateway.egress.registry import Key
-from retrieval.contract import Answer, Pack, UnitRef
+from retrieval.contract import Answer, DeliveryResponse, ListedUnit, Pack, UnitRef
 
 
 def keys_of(answer: Answer) -> frozenset[Key]:
@@ -22,13 +22,22 @@ def keys_of(answer: Answer) -> frozenset[Key]:
         found |= set(_of_pack(pack))
     if answer.unit is not None:
         found.add(("unit", answer.unit.unit.unit_id))
+    if answer.page is not None:
+        found.update(("unit", one.unit_id) for one in answer.page.units)
+    if answer.delivery is not None:
+        found |= set(_of_delivery(answer.delivery))
+    if answer.check is not None:
+        found.update(("unit", one) for one in answer.check.unsurfaced_suspects)
+        found.update(("artifact", one) for one in answer.check.unsurfaced_gaps)
     return frozenset(found)
 
 
-def units_of(answer: Answer) -> Iterator[UnitRef]:
-    """Every unit that an answer shows with its text, as often as it stands there."""
+def units_of(answer: Answer) -> Iterator[UnitRef | ListedUnit]:
+    """Every unit that an answer shows as it is now, as often as it stands there."""
     if answer.unit is not None:
         yield answer.unit.unit
+    if answer.page is not None:
+        yield from answer.page.units
     for pack in answer.response.packs if answer.response else ():
         yield from _units(pack)
 
@@ -44,6 +53,17 @@ def stray_citations(answer: Answer) -> frozenset[tuple[str, int]]:
         }
         strays |= named - shown
     return frozenset(strays)
+
+
+def _of_delivery(delivery: DeliveryResponse) -> Iterator[Key]:
+    if delivery.thread_id is not None:
+        yield "thread", delivery.thread_id
+    for unit in delivery.units:
+        yield "unit", unit.unit_id
+    for unit_id in delivery.suspect_unit_ids:
+        yield "unit", unit_id
+    for gap_id in delivery.gap_ids:
+        yield "artifact", gap_id
 
 
 def _of_pack(pack: Pack) -> Iterator[Key]:

@@ -18,6 +18,8 @@ from enum import StrEnum
 from typing import Final, Protocol
 from uuid import UUID, uuid4
 
+from gateway.journal.contract import Breaches
+
 UNIT_IDS_MAX: Final = 50
 """How many unit ids one event names; the rest are in ``unit_count`` only."""
 
@@ -159,6 +161,13 @@ class Journal(Protocol):
         """Return once the event, its escalations and its contract-log row are on disk.
 
         Recording the same event twice is the same as once.
+
+        Raises: JournalUnavailable; then nothing of the response may leave.
+        """
+        ...
+
+    async def record_breaches(self, breaches: Breaches) -> None:
+        """Return once breaches of the consumer contract are on disk.
 
         Raises: JournalUnavailable; then nothing of the response may leave.
         """

@@ -19,7 +19,9 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from psycopg_pool.errors import PoolClosed
 
+from gateway.journal import contract
 from gateway.journal.access import INSERT, AdminAccess
+from gateway.journal.contract import Breaches
 from gateway.journal.event import EventKind, JournalUnavailable, SecurityEvent
 
 QUEUES: Final = ("governance", "risk_review")
@@ -98,6 +100,10 @@ class PostgresJournal:
     async def record_access(self, access: AdminAccess) -> None:
         """Make an operator's use durable; see ``AccessJournal.record_access``. Cost: as above."""
         await self._durable(INSERT, access.values(), "the operator's use")
+
+    async def record_breaches(self, breaches: Breaches) -> None:
+        """Make breaches durable; see ``Journal.record_breaches``. Cost: as above."""
+        await self._durable(contract.INSERT, breaches.values(), "a breach of contract")
 
     async def _durable(self, statement: str, values: dict[str, Any], what: str) -> None:
         try:

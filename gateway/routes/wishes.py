@@ -7,28 +7,44 @@ GET. They are wishes: placement checks each against policy and verified claims.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from pydantic import ValidationError
 
+from gateway.egress.cursors import FORM as CURSOR
 from gateway.errors import Code, Headers, Refusal
 from gateway.ingress.strict_json import NotStrictJson, parse_object
-from retrieval.contract import RetrieveRequest
+from retrieval.contract import CheckRequest, FeedbackRequest, RetrieveRequest, UnitsRequest
 
 _WORD: Final = re.compile(r"[a-z][a-z0-9_.:-]{0,63}")
-_NAMES: Final = frozenset({"audience", "task_scope", "purpose"})
+_LIMIT: Final = re.compile(r"[1-9][0-9]{0,2}")
+_WISHES: Final = frozenset({"audience", "task_scope", "purpose"})
+_FILTERS: Final = frozenset({"kind", "lifecycle_stage", "label"})
+_LISTING: Final = _WISHES | _FILTERS | {"cursor", "limit", "text"}
+
+Request = RetrieveRequest | CheckRequest | FeedbackRequest
+BODIES: Final[Mapping[str, type[Request]]] = {
+    "retrieve": RetrieveRequest,
+    "check": CheckRequest,
+    "feedback": FeedbackRequest,
+}
+"""What stands in the body, by the operation of the route; the others take none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The caller's wishes; an empty text means none. ``request`` is the body of a retrieve."""
+    """The caller's wishes; an empty text means none. ``request`` is the body of a POST, ``page``
+    and ``cursor`` the query of a listing."""
 
     audience: str = ""
     task_scope: str = ""
     purpose: str = ""
-    request: RetrieveRequest | None = None
+    request: Request | None = None
+    page: UnitsRequest | None = None
+    cursor: str = ""
 
 
 def of_query(query: bytes) -> Wish:
@@ -36,30 +52,39 @@ def of_query(query: bytes) -> Wish:
 
     Raises: Refusal ``bad_query`` for an unknown, doubled, empty or malformed one.
     """
-    found: dict[str, str] = {}
-    for pair in query.split(b"&") if query else ():
-        name, _, value = pair.partition(b"=")
-        word = name.decode("ascii", "replace")
-        text = unquote_to_bytes(value).decode("ascii", "replace")
-        if word not in _NAMES or word in found or not _WORD.fullmatch(text):
-            raise Refusal(Code.BAD_QUERY, "not a known parameter with a word, once")
-        found[word] = text
-    return Wish(
-        audience=found.get("audience", ""),
-        task_scope=found.get("task_scope", ""),
-        purpose=found.get("purpose", ""),
-    )
+    return _wishes(_pairs(query, _WISHES))
 
 
-def of_body(headers: Headers, body: bytes) -> Wish:
-    """The wishes in the body of a retrieve.
+def of_listing(query: bytes) -> Wish:
+    """The wishes and the page in the query string of a listing. Raises: Refusal ``bad_query``."""
+    found = _pairs(query, _LISTING)
+    limit, text, cursor = found.get("limit", "50"), found.get("text", "false"), found.get("cursor")
+    if not _LIMIT.fullmatch(limit) or text not in {"true", "false"}:
+        raise Refusal(Code.BAD_QUERY, "a limit or a text flag of another form")
+    if cursor is not None and not CURSOR.fullmatch(cursor):
+        raise Refusal(Code.BAD_QUERY, "a cursor of another form")
+    try:
+        page = UnitsRequest(
+            limit=int(limit),
+            kind=found.get("kind"),
+            lifecycle_stage=found.get("lifecycle_stage"),
+            label=found.get("label"),
+            text=text == "true",
+        )
+    except ValidationError as error:
+        raise Refusal(Code.BAD_QUERY, "a filter or a limit out of bounds") from error
+    return replace(_wishes(found), page=page, cursor=cursor or "")
+
+
+def of_body(headers: Headers, body: bytes, operation: str) -> Wish:
+    """The wishes in the body of a POST.
 
     Raises: Refusal ``unsupported_media_type`` or ``bad_body``.
     """
     require_json(headers)
     try:
-        parse_object(body)  # doubled names and the like, which the model's own reader lets pass
-        request = RetrieveRequest.model_validate_json(body, strict=True)
+        parse_object(body)  # one reading only; then by the contract, which knows JSON's types
+        request = BODIES[operation].model_validate_json(body, strict=True)
     except (NotStrictJson, ValidationError) as error:
         raise Refusal(Code.BAD_BODY, type(error).__name__) from error
     return Wish(
@@ -85,6 +110,32 @@ def refuse_tokens(query: bytes) -> None:
         name = unquote_to_bytes(pair.partition(b"=")[0].replace(b"+", b" ")).strip().lower()
         if name in {b"access_token", b"id_token", b"bearer_token"}:
             raise Refusal(Code.BAD_QUERY, "a credential in the query")
+
+
+def _pairs(query: bytes, names: frozenset[str]) -> dict[str, str]:
+    """Each of these parameters that is given, once and not empty; no other may be."""
+    found: dict[str, str] = {}
+    for pair in query.split(b"&") if query else ():
+        name, _, value = pair.partition(b"=")
+        word = name.decode("ascii", "replace")
+        try:
+            text = unquote_to_bytes(value).decode()
+        except UnicodeDecodeError as error:
+            raise Refusal(Code.BAD_QUERY, "a value that is not UTF-8") from error
+        if word not in names or word in found or not text:
+            raise Refusal(Code.BAD_QUERY, "not a known parameter with a value, once")
+        found[word] = text
+    return found
+
+
+def _wishes(found: Mapping[str, str]) -> Wish:
+    if not all(_WORD.fullmatch(word) for name, word in found.items() if name in _WISHES):
+        raise Refusal(Code.BAD_QUERY, "a wish that is no word")
+    return Wish(
+        audience=found.get("audience", ""),
+        task_scope=found.get("task_scope", ""),
+        purpose=found.get("purpose", ""),
+    )
 
 
 def _is_json(value: bytes) -> bool:

@@ -26,6 +26,7 @@ from opentelemetry.trace import (
 
 from gateway.decisions.log import DecisionLog
 from gateway.errors import Code, status_of
+from gateway.journal.contract import Breaches
 from gateway.journal.event import Journal, SecurityEvent
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.counters import Counters
@@ -201,6 +202,10 @@ class NotingJournal:
         """See ``Journal.record``."""
         self._recorder.note(event)
         await self._journal.record(event)
+
+    async def record_breaches(self, breaches: Breaches) -> None:
+        """See ``Journal.record_breaches``: no security event, and no part of a trace."""
+        await self._journal.record_breaches(breaches)
 
 
 def _inside(span: SpanContext) -> Context:

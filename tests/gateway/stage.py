@@ -28,6 +28,7 @@ from gateway.holder import SnapshotHolder
 from gateway.ingress.door import Door
 from gateway.ingress.limits import Limits
 from gateway.ingress.provenance import trusted_peer
+from gateway.journal.contract import Breaches
 from gateway.journal.event import JournalUnavailable, SecurityEvent
 from gateway.relay.fleet import Fleet
 from gateway.relay.hop import Hop, Target
@@ -192,6 +193,11 @@ class BreakableJournal(MemoryJournal):
         if self.full:
             raise JournalUnavailable("disk full")
         await super().record(event)
+
+    async def record_breaches(self, breaches: Breaches) -> None:
+        if self.full:
+            raise JournalUnavailable("disk full")
+        await super().record_breaches(breaches)
 
 
 class Records:

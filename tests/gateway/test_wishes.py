@@ -6,14 +6,16 @@ import pytest
 
 from gateway.errors import Refusal
 from gateway.routes.wishes import of_body
+from retrieval.contract import RetrieveRequest
 
 JSON = ((b"content-type", b"application/json"),)
 
 
 def test_turns_of_a_conversation_are_read() -> None:
     """Oldest first, as they were sent."""
-    wish = of_body(JSON, b'{"query": "and when?", "turns": ["who sang it", "where"]}')
-    assert wish.request is not None
+    body = b'{"query": "and when?", "turns": ["who sang it", "where"]}'
+    wish = of_body(JSON, body, "retrieve")
+    assert isinstance(wish.request, RetrieveRequest)
     assert wish.request.turns == ("who sang it", "where")
 
 
@@ -34,4 +36,4 @@ def test_turns_of_a_conversation_are_read() -> None:
 def test_anything_else_is_refused(body: bytes) -> None:
     """Never coerced."""
     with pytest.raises(Refusal, match="bad_body"):
-        of_body(JSON, body)
+        of_body(JSON, body, "retrieve")

@@ -90,8 +90,26 @@ async def everything(stage: Composed, who: str) -> list[Reply]:
         f"/v1/units/{HIDDEN_UNITS[0]}",
         "/v1/units/absent",
         "/v1/scope",
+        "/v1/units?limit=2",
+        "/v1/units?limit=200&text=true",
+        "/v1/units?kind=report",
+        f"/v1/packs/{unit_id(HIDDEN_UNITS[0])}",
     ]
+    pack = (await stage.retrieve(QUERIES[0], who)).json["packs"][0]
+    cited = [
+        {"pack_id": pack["pack_id"], "canonical_address": address, "source_revision": 1}
+        for address in ("law/returns", "faq/shipping", HIDDEN_UNITS[0], "absent")
+    ]
+    claims = [{"citations": [one]} for one in cited]
+    said = {"pack_id": pack["pack_id"], "kind": "noisy_context"}
     return [
+        await stage.get(f"/v1/packs/{pack['pack_id']}", who),
+        await stage.post("/v1/answers/check", {"claims": claims}, who),
+        await stage.post("/v1/feedback", said, who),
+        *[
+            await stage.post("/v1/feedback", {**said, "unit_ids": [str(unit_id(one))]}, who)
+            for one in ("law/returns", HIDDEN_UNITS[0], "absent")
+        ],
         *[await stage.retrieve(query, who) for query in QUERIES],
         *[await stage.raw(query, who, k=3) for query in QUERIES],
         await stage.retrieve(QUERIES[0], who, thread=HIDDEN_THREADS[1]),

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from uuid import UUID, uuid4
 
+from gateway.journal.contract import Breaches
 from gateway.journal.event import EventAction, EventKind, SecurityEvent
 
 DIGEST = "d" * 64
@@ -38,10 +39,14 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self.events: list[SecurityEvent] = []
+        self.breaches: list[Breaches] = []
 
     async def record(self, event: SecurityEvent) -> None:
         if all(event.event_id != kept.event_id for kept in self.events):
             self.events.append(event)
+
+    async def record_breaches(self, breaches: Breaches) -> None:
+        self.breaches.append(breaches)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 20.0) -> None:

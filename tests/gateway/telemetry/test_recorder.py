@@ -78,7 +78,7 @@ def test_request_with_an_event_is_traced_even_if_not_sampled(seen: Seen) -> None
     assert found.attributes["gateway.unit_ids"] == tuple(map(str, made.unit_ids))
 
 
-class Refusing:
+class Refusing(MemoryJournal):
     """A journal whose database is gone."""
 
     async def record(self, event: SecurityEvent) -> None:
