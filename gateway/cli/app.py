@@ -17,6 +17,7 @@ from gateway.cli import (
     bearer,
     check,
     consent,
+    evaluate,
     events,
     ingest,
     keys,
@@ -46,6 +47,7 @@ app.command("ingest")(ingest.ingest)
 app.command("query")(query.query)
 app.command("token")(bearer.token)
 app.command("selftest")(selftest.selftest)
+app.command("eval")(evaluate.evaluate)
 app.add_typer(policy.app, name="policy")
 app.add_typer(consent.app, name="consent")
 app.add_typer(labels.app, name="labels")

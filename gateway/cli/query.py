@@ -70,19 +70,12 @@ def query(
     token = token_for(
         who, token_file, identities or state_folder(settings) / FILE_NAME, command="query"
     )
-    reply = _ask(address, token, request)
-    if reply.status != 200:
-        raise _refused(reply)
+    reply = ask(address, token, request)
     if as_json:
         json.dump(reply.json, sys.stdout, ensure_ascii=True)  # safe for a terminal
         sys.stdout.write("\n")
         return
-    try:
-        response = Response.model_validate(reply.json)
-    except ValidationError as error:
-        reason = f"`{address}` did not answer with a retrieval response"
-        raise Failure(Exit.UNAVAILABLE, "not_a_gateway", reason, "mend --url") from error
-    show(console(), response)
+    show(console(), response_of(reply, address))
 
 
 def _request(**fields: Any) -> RetrieveRequest:
@@ -94,7 +87,8 @@ def _request(**fields: Any) -> RetrieveRequest:
         raise Failure(Exit.USAGE, "usage", reason, "see `gateway query --help`") from error
 
 
-def _ask(address: str, token: str, request: RetrieveRequest) -> Reply:
+def ask(address: str, token: str, request: RetrieveRequest) -> Reply:
+    """What the gateway answers with status 200. Raises: Failure for anything else."""
     headers = {
         "authorization": f"Bearer {token}",
         "content-type": "application/json",
@@ -102,11 +96,23 @@ def _ask(address: str, token: str, request: RetrieveRequest) -> Reply:
     }
     body = request.model_dump_json(exclude_none=True).encode()
     try:
-        return send(f"{address.rstrip('/')}/v1/retrieve", body, headers)
+        reply = send(f"{address.rstrip('/')}/v1/retrieve", body, headers)
     except OSError as error:
         reason = f"no gateway answers at `{address}` ({flat(getattr(error, 'reason', error))})"
         remedy = "start one with `gateway serve` or `make demo`, or pass --url"
         raise Failure(Exit.UNAVAILABLE, "gateway_unreachable", reason, remedy) from error
+    if reply.status != 200:
+        raise _refused(reply)
+    return reply
+
+
+def response_of(reply: Reply, address: str) -> Response:
+    """The answer as the wire model. Raises: Failure ``not_a_gateway``."""
+    try:
+        return Response.model_validate(reply.json)
+    except ValidationError as error:
+        reason = f"`{address}` did not answer with a retrieval response"
+        raise Failure(Exit.UNAVAILABLE, "not_a_gateway", reason, "mend --url") from error
 
 
 def _refused(reply: Reply) -> Failure:

@@ -1,0 +1,1 @@
+"""How good retrieval is, measured on judged questions: figures with intervals, and losses."""
