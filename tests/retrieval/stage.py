@@ -53,7 +53,7 @@ class Stage:
             " brain.thread_membership, brain.edge, brain.label, brain.unit_label,"
             " brain.thread_label, brain.expected_artifact, brain.thread_partial,"
             " brain.thread_term, brain.lexicon_partial, brain.corpus_partial, brain.quarantine,"
-            " brain.outbox, brain.label_term, gate.consent"
+            " brain.outbox, brain.label_term, brain.thread_feedback_health, gate.consent"
         )
         await self.index.delete([held.unit_id for held in await self.index.everything()])
 
