@@ -47,13 +47,13 @@ class Stage:
         await self.worker.drain()
 
     async def clear(self) -> None:
-        """Empties the world and the index, for the next one."""
+        """Empties the world, whatever hangs on it, and the index, for the next one."""
         await self.sql(
             "truncate brain.unit, brain.unit_revision, brain.embedding, brain.thread,"
             " brain.thread_membership, brain.edge, brain.label, brain.unit_label,"
             " brain.thread_label, brain.expected_artifact, brain.thread_partial,"
             " brain.thread_term, brain.lexicon_partial, brain.corpus_partial, brain.quarantine,"
-            " brain.outbox, brain.label_term, brain.thread_feedback_health, gate.consent"
+            " brain.outbox, brain.label_term, gate.consent cascade"
         )
         await self.index.delete([held.unit_id for held in await self.index.everything()])
 
