@@ -22,6 +22,7 @@ from gateway.cli import (
     ingest,
     keys,
     labels,
+    overrides,
     metrics,
     policy,
     query,
@@ -52,6 +53,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(consent.app, name="consent")
 app.add_typer(labels.app, name="labels")
 app.add_typer(threads.app, name="threads")
+app.add_typer(overrides.app, name="overrides")
 app.add_typer(events.app, name="events")
 app.command("metrics")(metrics.metrics)
 app.add_typer(signals.app, name="signals")

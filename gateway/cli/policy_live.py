@@ -105,6 +105,9 @@ def page(reply: ExplainReply) -> Page:
         f"unit {reply.unit_id} under policy {reply.policy_digest[:12]}",
         f"{state} (class {reply.class_id}), consent {reply.consent}",
     ]
+    if reply.override_until is not None:
+        until = reply.override_until.isoformat(timespec="seconds")
+        lines.append(f"looser than its label until {until}, by an override")
     for one in reply.compartments:
         own = words(one.caller)
         fits = "fits" if one.fits else "does not fit"

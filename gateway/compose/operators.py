@@ -21,8 +21,9 @@ from gateway.surfaces.admin.wire import EXPLAIN_PATH, LIVE_PATH
 from gateway.telemetry.recorder import NotingJournal
 from retrieval.contract import SubjectWire
 from retrieval.errors import PolicyMismatch, RetrievalError
+from retrieval.owners.ending import OverrideEnder
 from retrieval.service import Retrieval
-from retrieval.stores.roles import GUARD, LIVE, WATCH
+from retrieval.stores.roles import GUARD, LABEL, LIVE, WATCH
 
 Asgi = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]],
@@ -56,6 +57,9 @@ async def opened(stack: AsyncExitStack, parts: Parts) -> AdminPlane:
     for store in (counts, labels, shadow):
         await store.open()
         stack.push_async_callback(store.close)
+    ender = OverrideEnder(station_dsn(parts.stores, LABEL))
+    ender.start()
+    stack.push_async_callback(ender.stop)
     plane = parts.data_plane
     return AdminPlane(
         snapshots=plane.snapshots,

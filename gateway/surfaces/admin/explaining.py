@@ -90,6 +90,7 @@ def explained(
         unit_id=label.unit_id,
         class_id=label.class_id,
         state=dict(found.state) if found is not None else None,
+        override_until=label.override_until,
         profile=caller.profile,
         consent=caller.consent,
         allowed=allowed,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,11 +29,11 @@ union all
 select 'revision', 0::smallint, 0, r.digest from gate.active_revision r
 """
 _LABEL: Final = """
-(select u.id, u.class_id, u.tenant, u.jurisdiction, '' from brain.unit u
+(select u.id, u.class_id, u.tenant, u.jurisdiction, '', u.override_until from brain.unit u
   where (u.id = %(id)s::uuid or u.canonical_address = %(address)s) and u.deleted_at is null
   order by u.canonical_address = %(address)s desc limit 1)
 union all
-select null, 0::smallint, '', '', r.digest from gate.active_revision r
+select null, 0::smallint, '', '', r.digest, null from gate.active_revision r
 """
 
 
@@ -51,12 +52,14 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class UnitLabel:
-    """All of a unit that an explanation needs."""
+    """All of a unit that an explanation needs. ``override_until``: its class is looser than its
+    label says until then, by an approved override."""
 
     unit_id: UUID
     class_id: int
     tenant: str
     jurisdiction: str
+    override_until: datetime | None = None
 
 
 class Station:
@@ -135,9 +138,9 @@ class UnitLabels(Station):
             unit_id = None
         digest, found = "", None
         rows = await self.rows(_LABEL, {"id": unit_id, "address": reference})
-        for one, class_id, tenant, jurisdiction, told in rows:
+        for one, class_id, tenant, jurisdiction, told, until in rows:
             if one is None:
                 digest = told
             else:
-                found = UnitLabel(one, class_id, tenant, jurisdiction)
+                found = UnitLabel(one, class_id, tenant, jurisdiction, until)
         return digest, found

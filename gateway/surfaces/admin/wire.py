@@ -5,6 +5,7 @@ The command line builds and reads the same models, so neither side can drift.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 from uuid import UUID
@@ -161,6 +162,7 @@ class ExplainReply(Wire):
 
     ``class_allowed`` is what the rules say, ``allowed`` also what the compartments do;
     ``verdict`` names the rules, or what else denies: a compartment, no class.
+    ``override_until``: the state is looser than the unit's label until then, by an override.
     """
 
     request_id: str
@@ -168,6 +170,7 @@ class ExplainReply(Wire):
     unit_id: UUID
     class_id: int
     state: dict[str, str] | None
+    override_until: datetime | None
     profile: str
     consent: str
     allowed: bool

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from gateway.authn.claims import subject_id
 from gateway.surfaces.admin.threads import EDIT_PATH, HISTORY_PATH, LIST_PATH, SHOW_PATH
 from retrieval.embedded import Embedded
-from retrieval.ingest.identity import thread_id
-from tests.gateway.admin.asking import REASON, Operators, operator
+from retrieval.ingest.identity import thread_id, unit_id
+from retrieval.stores.roles import LABEL, dsn_for
+from tests.gateway.admin.asking import REASON, Operators, explain, operator
 from tests.gateway.admin.test_operators import ISSUERS, refused
 from tests.gateway.cli.made import environment
 from tests.gateway.tokens import URLS
@@ -168,5 +170,37 @@ def test_what_cannot_be_done_has_its_own_code(run: Run) -> None:
             refused(reply, status, code)
         reply = await operators.post(SHOW_PATH, owner(), asked(thread="t/9"))
         refused(reply, 404, "not_found")
+
+    run(test)
+
+
+def test_an_override_is_explained_and_ends_by_itself(run: Run) -> None:
+    """An explanation says why a unit is looser than its label; a running gateway ends it."""
+
+    async def test(operators: Operators) -> None:
+        world = operators.world
+        await world.ingest(unit("faq/staff", "Staff.", visibility="employee"))
+        dsn = dsn_for(LABEL, world.gateway.stores.database_url, world.gateway.stores.database_secret)
+        profiles = list(world.gateway.snapshot.vocabulary.profiles)
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+            asking = (
+                "select gate.ask_override(%s, '{public,null,null,null,null}', 'carol', 'a fair',"
+                " interval '1 second')"
+            )
+            row = await (await connection.execute(asking, [unit_id("faq/staff")])).fetchone()
+            assert row is not None
+            await connection.execute(
+                "select gate.approve_override(%s, 'ann', 'role:risk_officer', 'checked', %s, %s)",
+                [row[0], world.gateway.snapshot.digest, profiles],
+            )
+        reviewer = operator(ISSUERS, "policy-reviewer")
+        told = body(await operators.explain(reviewer, explain("faq/staff")))
+        assert (told["state"]["visibility"], told["allowed"]) == ("public", True)
+        assert told["override_until"] is not None
+        async with asyncio.timeout(15):
+            while await world.sql("select state from gate.label_override") != [("ended",)]:
+                await asyncio.sleep(0.1)
+        told = body(await operators.explain(reviewer, explain("faq/staff")))
+        assert (told["state"]["visibility"], told["override_until"]) == ("employee", None)
 
     run(test)
