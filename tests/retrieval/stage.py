@@ -48,13 +48,16 @@ class Stage:
 
     async def clear(self) -> None:
         """Empties the world, whatever hangs on it, and the index, for the next one."""
-        await self.sql(
-            "truncate brain.unit, brain.unit_revision, brain.embedding, brain.thread,"
-            " brain.thread_membership, brain.edge, brain.label, brain.unit_label,"
-            " brain.thread_label, brain.expected_artifact, brain.thread_partial,"
-            " brain.thread_term, brain.lexicon_partial, brain.corpus_partial, brain.quarantine,"
-            " brain.outbox, brain.label_term, gate.consent cascade"
-        )
+        async with await psycopg.AsyncConnection.connect(self.database.url) as connection:
+            # histories only grow: their triggers are of no concern here
+            await connection.execute("set local session_replication_role = replica")
+            await connection.execute(
+                "truncate brain.unit, brain.unit_revision, brain.embedding, brain.thread,"
+                " brain.thread_membership, brain.edge, brain.label, brain.unit_label,"
+                " brain.thread_label, brain.expected_artifact, brain.thread_partial,"
+                " brain.thread_term, brain.lexicon_partial, brain.corpus_partial,"
+                " brain.quarantine, brain.outbox, brain.label_term, gate.consent cascade"
+            )
         await self.index.delete([held.unit_id for held in await self.index.everything()])
 
     async def sql(self, statement: str, values: tuple[object, ...] = ()) -> None:
