@@ -1,0 +1,151 @@
+"""G2 for what comes after a pack: checks, feedback, packs found again, the listing of units.
+
+The worlds are those of ``test_non_interference``. Packs are delivered before the hidden objects
+come; then the same is asked about them, and about packs delivered since. What others say about
+their packs in between changes nothing either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TypeVar
+
+import pytest
+from hypothesis import Phase, given, settings
+
+from policies.snapshot import Snapshot
+from retrieval.contract import Answer, Pack, SubjectWire
+from tests.properties.test_non_interference import DEEP, Case, _alter, _bury, cases
+from tests.retrieval.consumer.asking import check, cite, claim, delivery, say, units
+from tests.retrieval.stage import Stage, ids_in, stage, wire
+from tests.retrieval.world import id_of, subjects
+from tests.services import Cluster, Database, VectorService, fresh_database
+
+T = TypeVar("T")
+TIME = re.compile(r'"delivered_at":"[^"]*"')
+DARK = id_of("label of the dark")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def served(
+    runner: asyncio.Runner,
+    cluster: Cluster,
+    migrated_template: Database,
+    sidecar: VectorService,
+    snapshot: Snapshot,
+) -> Iterator[Stage]:
+    with fresh_database(cluster, template=migrated_template.name) as database:
+        life = stage(database, sidecar, snapshot)
+        yield runner.run(life.__aenter__())
+        runner.run(life.__aexit__(None, None, None))
+
+
+@pytest.mark.timeout(1800 if DEEP else 400)
+@settings(max_examples=150 if DEEP else 8, phases=(Phase.explicit, Phase.generate))
+@given(case=cases())
+def test_hidden_objects_change_no_byte_of_what_follows_a_pack(
+    runner: asyncio.Runner, served: Stage, case: Case
+) -> None:
+    """Mandated by promise G2, on check, feedback, delivery and units, for every audience."""
+    runner.run(_holds(served, case))
+
+
+async def _holds(served: Stage, case: Case) -> None:
+    await served.clear()
+    await served.put(case.seen)
+    kept = await _of_all(case, lambda who: _packs(served, case, who))
+
+    async def answers(packs: Mapping[str, list[Pack]]) -> Mapping[str, list[str]]:
+        return await _of_all(case, lambda who: _asked(served, case, who, packs[who]))
+
+    before = await answers(kept)
+    await served.put(case.hidden)
+    await _others_speak(served, case)
+    assert await answers(kept) == before, "hidden objects were added"
+    fresh = await _of_all(case, lambda who: _packs(served, case, who))
+    assert await answers(fresh) == before, "packs of another moment"
+    await _alter(served, case.hidden)
+    await _bury(served, case.hidden)
+    assert await answers(kept) == before, "hidden objects were changed"
+
+
+async def _of_all(case: Case, act: Callable[[str], Coroutine[None, None, T]]) -> Mapping[str, T]:
+    """By audience; concurrently, as callers come."""
+    async with asyncio.TaskGroup() as together:
+        tasks = {who: together.create_task(act(who)) for who in case.audiences}
+    return {who: task.result() for who, task in tasks.items()}
+
+
+async def _packs(served: Stage, case: Case, who: str) -> list[Pack]:
+    """A pack by question, if there is one, and the pack of a thread, if it may be seen."""
+    subject = subjects(served.snapshot)[who]
+    answers = [
+        await served.retrieve(case.queries[0], subject),
+        await served.pack(case.seen.threads[0].address, subject),
+    ]
+    return [one.response.packs[0] for one in answers if one.response and one.response.packs]
+
+
+async def _asked(served: Stage, case: Case, who: str, packs: list[Pack]) -> list[str]:
+    subject = subjects(served.snapshot)[who]
+    hidden = case.hidden.units[0].address
+    answers = [
+        *[await units(served, subject, **page) for page in (
+            {"limit": 200}, {"limit": 2}, {"limit": 2, "after": case.seen.units[0].address},
+            {"limit": 1, "after": hidden}, {"kind": "report"}, {"lifecycle_stage": "law"},
+            {"label": "dark"}, {"text": True},
+        )],
+        *[one for pack in packs for one in await _about(served, subject, pack, hidden)],
+    ]  # fmt: skip
+    hidden_ids = {id_of(one.address) for one in case.hidden.named} | {DARK}
+    for answer in answers:
+        assert not answer.discrepancies
+        assert not ids_in(answer.model_dump_json(), hidden_ids)
+    return [TIME.sub("-", wire(answer)) for answer in answers]
+
+
+async def _about(served: Stage, subject: SubjectWire, pack: Pack, hidden: str) -> list[Answer]:
+    claims = [
+        *[claim(cite(pack, address, revision)) for address, revision in
+          pack.source_revisions.items()],
+        claim(cite(pack, hidden)),
+        claim(cite(pack, "absent")),
+        claim(),
+    ]  # fmt: skip
+    shown = [unit.unit_id for unit in pack.canonical_units[:1]]
+    return [
+        await check(served, claims, subject),
+        await check(served, claims, subject, surfaced=[gap.artifact_id for gap in pack.known_gaps]),
+        await delivery(served, pack.pack_id, subject),
+        await delivery(served, id_of(hidden), subject),
+        await say(served, pack.pack_id, "noisy_context", subject, *shown),
+        await say(served, pack.pack_id, "noisy_context", subject, id_of(hidden)),
+        await say(served, id_of(hidden), "sufficient", subject),
+    ]
+
+
+async def _others_speak(served: Stage, case: Case) -> None:
+    """An employee judges its packs, and a label that nobody may see is hung on a seen unit."""
+    other = subjects(served.snapshot)["employee"].model_copy(update={"subject_id": "somebody"})
+    answer = await served.retrieve(case.queries[0], other)
+    for pack in answer.response.packs if answer.response else ():
+        for kind in ("wrong_thread", "noisy_context", "rejected_thread"):
+            assert (await say(served, pack.pack_id, kind, other)).status == 200
+    await served.sql(
+        "insert into brain.label (id, term, visibility, readiness, publication_state, risk_class,"
+        " authority, kind, tenant, jurisdiction) values (%s, 'dark', 'restricted', 'published',"
+        " 'published', 'low', 'enacted', 'faq', '*', '*')",
+        (DARK,),
+    )
+    await served.sql(
+        "insert into brain.unit_label (label_id, unit_id) values (%s, %s)",
+        (DARK, id_of(case.seen.units[0].address)),
+    )
