@@ -23,6 +23,7 @@ from retrieval.stores.roles import LABEL, dsn_for
 from tests.gateway.admin.asking import REASON, Operators, explain, operator
 from tests.gateway.admin.test_operators import ISSUERS, refused
 from tests.gateway.cli.made import environment
+from tests.gateway.journal.made import until
 from tests.gateway.tokens import URLS
 from tests.retrieval.owners.desk import OPEN, STAFF, new
 from tests.services import Database
@@ -180,7 +181,8 @@ def test_an_override_is_explained_and_ends_by_itself(run: Run) -> None:
     async def test(operators: Operators) -> None:
         world = operators.world
         await world.ingest(unit("faq/staff", "Staff.", visibility="employee"))
-        dsn = dsn_for(LABEL, world.gateway.stores.database_url, world.gateway.stores.database_secret)
+        stores = world.gateway.stores
+        dsn = dsn_for(LABEL, stores.database_url, stores.database_secret)
         profiles = list(world.gateway.snapshot.vocabulary.profiles)
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
             asking = (
@@ -197,9 +199,11 @@ def test_an_override_is_explained_and_ends_by_itself(run: Run) -> None:
         told = body(await operators.explain(reviewer, explain("faq/staff")))
         assert (told["state"]["visibility"], told["allowed"]) == ("public", True)
         assert told["override_until"] is not None
-        async with asyncio.timeout(15):
-            while await world.sql("select state from gate.label_override") != [("ended",)]:
-                await asyncio.sleep(0.1)
+
+        async def ended() -> bool:
+            return await world.sql("select state from gate.label_override") == [("ended",)]
+
+        await until(ended)
         told = body(await operators.explain(reviewer, explain("faq/staff")))
         assert (told["state"]["visibility"], told["override_until"]) == ("employee", None)
 
