@@ -37,6 +37,18 @@ _LOG: Final = logging.getLogger("gateway.socket")
 class CallerSocket(Leg):
     """Takes a connection over from HTTP and runs the application on it."""
 
+    __slots__ = (
+        "__weakref__",
+        "_accepted",
+        "_answered",
+        "_connected",
+        "_head",
+        "_key",
+        "_scope",
+        "_state",
+        "_status",
+    )
+
     def __init__(
         self,
         transport: asyncio.Transport,

@@ -73,6 +73,8 @@ async def open_socket(
 class UpstreamSocket(Leg):
     """The upstream's leg of a relayed socket. ``subprotocol`` is what the upstream chose."""
 
+    __slots__ = ("_head", "_on_gone", "_opening", "_shake", "opened", "subprotocol")
+
     def __init__(
         self,
         address: Address,

@@ -39,6 +39,33 @@ class Leg(asyncio.Protocol):
     ``messages`` count what was passed on to it: payloads.
     """
 
+    __slots__ = (
+        "_close_s",
+        "_drained",
+        "_early",
+        "_framed",
+        "_is_server",
+        "_loop",
+        "_message_bytes",
+        "_open",
+        "_other",
+        "_owed",
+        "_paused",
+        "_ping",
+        "_ping_s",
+        "_reader",
+        "_stall",
+        "_stall_s",
+        "_transport",
+        "_unanswered",
+        "_write",
+        "ended",
+        "lost",
+        "messages",
+        "sent_bytes",
+        "stalled",
+    )
+
     def __init__(
         self,
         *,

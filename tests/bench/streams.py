@@ -2,7 +2,9 @@
 
 Processor time is that of all processes of a proxy, as in the suite *proxy*: the proxy has one
 core, upstream and callers (this process) the other; rounds alternate. nginx passes bytes on and
-verifies nothing. Memory is the resident set of the gateway's process, its peak reset before.
+verifies nothing. What a proxy spends when nothing is asked (the gateway looks after its stores) is
+measured before each round and taken off, for it would count the more the slower the machine is.
+Memory is the resident set of the gateway's process, its peak reset before.
 
 ``BENCH_SECONDS`` is the length of one round, ``BENCH_GIGABYTES`` that of the long bodies (1).
 """
@@ -52,14 +54,15 @@ LEAVINGS: Final = 50
 OFFERED_BYTES: Final = 400 * 1024 * 1024
 GIGABYTES: Final = int(os.environ.get("BENCH_GIGABYTES", "1"))
 NGINX: Final = "nginx"
-TEXT, BINARY, EVENT, STREAM = "text", "binary", "event", "stream"
+TEXT, BINARY, EVENT, STREAM, IDLE = "text", "binary", "event", "stream", "idle"
 CASES: Final = {
     TEXT: f"echo of 64 B of text, {SOCKETS} sockets, a round trip",
     BINARY: f"echo of 4 KiB, {SOCKETS} sockets, a round trip",
     EVENT: f"server-sent events, {STREAMS} streams, an event",
     STREAM: f"{STREAMS} streams of events, memory of one",
+    IDLE: "nothing asked, a second (taken off above)",
 }
-UNITS: Final = {TEXT: "us CPU", BINARY: "us CPU", EVENT: "us CPU", STREAM: "KiB"}
+UNITS: Final = {TEXT: "us CPU", BINARY: "us CPU", EVENT: "us CPU", STREAM: "KiB", IDLE: "ms CPU"}
 ROUTES: Final = ("    upstream: employee-portal\n", "    origins: [absent]\n")
 ROOM: Final = f"connections_max = {STREAMS + 100}"
 
@@ -83,6 +86,7 @@ async def _measured(out: Console, rounds: int, folder: Path) -> dict[str, Any]:
             )
             peer = stack.enter_context(streaming_nginx(folder, portal.port))
             token = proxy.staff_token(issuers, "u-1", rsa=True)
+            await _quiet(ours)
             found: proxy.Found = {case: {ours.name: [], NGINX: []} for case in CASES}
             for number in range(rounds):
                 for one in (ours, peer):
@@ -120,27 +124,41 @@ async def _measured(out: Console, rounds: int, folder: Path) -> dict[str, Any]:
 # --- what is counted --------------------------------------------------------------------------
 
 
+async def _quiet(peer: Peer) -> None:
+    """Return when a proxy has done with its start: a second that costs it less than a tenth."""
+    async with asyncio.timeout(60):
+        spent = -1.0
+        while (now := cpu_seconds(peer.pid)) - spent > 0.1 or spent < 0:
+            spent = now
+            await asyncio.sleep(1)
+
+
 async def _round(peer: Peer, door: Door, portal: Portal, found: proxy.Found) -> None:
+    spent = cpu_seconds(peer.pid)
+    await asyncio.sleep(proxy.SECONDS)
+    idle = (cpu_seconds(peer.pid) - spent) / proxy.SECONDS
+    found[IDLE][peer.name].append(round(idle * 1e3, 2))
     for case, made in (
         (TEXT, [text(64, door) for _ in range(SOCKETS)]),
         (BINARY, [binary(4096, door) for _ in range(SOCKETS)]),
     ):
-        found[case][peer.name].append(await _echoed(peer, door, made))
-    cpu_us, held_kib = await _told(peer, door, portal)
+        found[case][peer.name].append(await _echoed(peer, door, made, idle))
+    cpu_us, held_kib = await _told(peer, door, portal, idle)
     found[EVENT][peer.name].append(cpu_us)
     found[STREAM][peer.name].append(held_kib)
     await _settled(portal)
 
 
-async def _echoed(peer: Peer, door: Door, made: Sequence[Pinger]) -> float:
+async def _echoed(peer: Peer, door: Door, made: Sequence[Pinger], idle: float) -> float:
     """Microseconds of processor time of one round trip."""
     async with callers(door, list(made)):
         for one in made:
             one.ask()
         await asyncio.sleep(0.5)
-        spent, rounds = cpu_seconds(peer.pid), sum(one.rounds for one in made)
+        began, rounds = time.monotonic(), sum(one.rounds for one in made)
+        spent = cpu_seconds(peer.pid)
         await asyncio.sleep(proxy.SECONDS)
-        spent = cpu_seconds(peer.pid) - spent
+        spent = cpu_seconds(peer.pid) - spent - idle * (time.monotonic() - began)
         rounds = sum(one.rounds for one in made) - rounds
         for one in made:
             one.running = False
@@ -148,20 +166,20 @@ async def _echoed(peer: Peer, door: Door, made: Sequence[Pinger]) -> float:
     return round(spent / rounds * 1e6, 2)
 
 
-async def _told(peer: Peer, door: Door, portal: Portal) -> tuple[float, float]:
+async def _told(peer: Peer, door: Door, portal: Portal, idle: float) -> tuple[float, float]:
     """Microseconds of processor time of one event, KiB of memory of one stream."""
     before = _resident(peer.pid)
     made = [Listener(door) for _ in range(STREAMS)]
     async with callers(door, list(made)):
         event = b'data: {"number": 1, "text": "something happened"}\n\n'
-        await _tell(portal, event, 0.5)
+        told = STREAMS + await _tell(portal, event, 0.5)  # each begins with one
+        await _heard(made, told)
         held = (_resident(peer.pid) - before) / STREAMS
-        spent, heard = cpu_seconds(peer.pid), sum(one.events for one in made)
-        told = await _tell(portal, event, proxy.SECONDS)
-        await asyncio.sleep(0.2)
-        spent, heard = cpu_seconds(peer.pid) - spent, sum(one.events for one in made) - heard
-        assert heard == told, (heard, told)
-    return round(spent / heard * 1e6, 2), round(held / 1024, 1)
+        began, spent = time.monotonic(), cpu_seconds(peer.pid)
+        more = await _tell(portal, event, proxy.SECONDS)
+        await _heard(made, told + more)
+        spent = cpu_seconds(peer.pid) - spent - idle * (time.monotonic() - began)
+    return round(spent / more * 1e6, 2), round(held / 1024, 1)
 
 
 async def _tell(portal: Portal, event: bytes, seconds: float) -> int:
@@ -173,6 +191,14 @@ async def _tell(portal: Portal, event: bytes, seconds: float) -> int:
         told += STREAMS
         await asyncio.sleep(1 / TICKS)
     return told
+
+
+async def _heard(made: Sequence[Listener], told: int) -> None:
+    """Return when all that was told has been heard, and no more."""
+    async with asyncio.timeout(60):
+        while (heard := sum(one.events for one in made)) < told:  # noqa: ASYNC110 - of 300
+            await asyncio.sleep(0.02)
+    assert heard == told, (heard, told)
 
 
 async def _settled(portal: Portal) -> None:
