@@ -72,7 +72,9 @@ FIELDS: Final = (
     Field("trace_id", Form.WORD, "32 hex digits, as in the span and the journal"),
     Field("at", Form.TIME, "when the request began, UTC, microseconds", fixed=True),
     Field("policy_digest", Form.WORD, "the policy that decided; empty: refused before any did"),
-    Field("surface", Form.WORD, "which surface: `data`, or `forward_auth` where a proxy asked"),
+    Field(
+        "surface", Form.WORD, "which surface: `data`, `forward_auth` where a proxy asked, `admin`"
+    ),
     Field("route", Form.WORD, "id of the matched route, never a path; empty: none"),
     Field("method", Form.WORD, "HTTP method; `_OTHER` for an unknown one"),
     Field("issuer", Form.WORD, "alias of the caller's issuer; empty: no credential accepted"),
