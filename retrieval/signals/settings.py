@@ -34,6 +34,10 @@ class SignalSettings(BaseModel):
     """How long a word or a judgement of a subject counts."""
     pause: timedelta = timedelta(hours=24)
     """How long the health of a thread stays before feedback may change it again."""
+    search_again: timedelta = timedelta(minutes=10)
+    """How soon after a pack another question of the same subject is an extra search."""
+    caught_up: timedelta = timedelta(hours=1)
+    """How far back a pass looks for them: what a worker missed for longer stays missed."""
     units_min: Annotated[int, Field(ge=1, le=1_000)] = 2
     """A thread with fewer units is weak."""
     coverage_min: Annotated[float, Field(gt=0, le=1)] = 0.2

@@ -168,6 +168,9 @@ async def tend(
     ``own`` is a session of ``gw_signal``, ``metric`` one of ``gw_metric``. Raises psycopg.Error.
     """
     notify = settings.webhook_url is not None
+    await own.execute(
+        "select brain.note_extra_searches(%s, %s)", [settings.search_again, settings.caught_up]
+    )
     await own.execute("select brain.derive_signals(%s)", [settings.units_min])
     await own.execute("select brain.route_signals(%s, %s)", [settings.repeated, notify])
     await own.execute(
