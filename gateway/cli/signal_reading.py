@@ -24,6 +24,7 @@ TABLES: Final = {
     "capability": "brain.capability_intake",
 }
 """Where an item may stand, by the word that operators use."""
+_ROUTED: Final = frozenset({"backlog", "health", "governance"})
 
 Row = dict[str, Any]
 Connection = psycopg.Connection[Any]
@@ -122,10 +123,11 @@ def item(connection: Connection, item_id: UUID) -> Row | None:
 def close(connection: Connection, item_id: UUID, *, outcome: str, by: str, reason: str) -> bool:
     """Closes an open item as ``done`` or ``rejected``; false when none is open under that id."""
     values = {"id": item_id, "outcome": outcome, "by": by, "reason": reason}
-    for table in TABLES.values():
+    for where, table in TABLES.items():
+        done = ", done_at = clock_timestamp()" if outcome == "done" and where in _ROUTED else ""
         closed = connection.execute(
             f"update {table} set state = %(outcome)s, closed_at = clock_timestamp(),"
-            " closed_by = %(by)s, close_reason = %(reason)s"
+            f" closed_by = %(by)s, close_reason = %(reason)s{done}"
             " where id = %(id)s and state = 'open'".encode(),
             values,
         )

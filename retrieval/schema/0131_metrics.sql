@@ -26,7 +26,8 @@ with said as (
     group by grouping sets ((query_id), (pack_id))
 ), question as (
     select q.at, q.audience, coalesce(s.kinds, '{}') as said,
-           q.asked = 'auto' as resolved, q.mode in ('single', 'multi') as hit, q.mode <> 'none' as packed
+           q.asked = 'auto' as resolved, q.mode in ('single', 'multi') as hit,
+           q.mode <> 'none' as packed
     from brain.retrieval_answered q
     left join said s on s.query_id = q.id
     where q.kind = 'query'
@@ -99,8 +100,10 @@ create table brain.thread_feedback_health (
 );
 
 -- A subject counts once, with what it said last within the window. A verdict needs `enough`
--- subjects, and more of them than say otherwise; it stays until as many say otherwise, or until
--- nobody has said anything for the window, and changes at most once per pause.
+-- subjects, and more of them than say otherwise, and changes at most once per pause. It stays until
+-- as many say otherwise, until nobody has said anything for the window, or until an owner closes
+-- the thread's item of the health report as done (0132): from then on it has another hearing. Not
+-- until the thread changes: a change of something hidden must show nowhere.
 create function brain.judge_threads(enough integer, window_span interval, pause interval)
 returns integer
 language plpgsql
@@ -113,12 +116,19 @@ begin
         raise exception 'one subject alone changes no health'
             using errcode = 'invalid_parameter_value';
     end if;
+    delete from brain.thread_feedback_health h using brain.segmentation_health b
+    where b.thread_id = h.thread_id and b.audience = h.audience and b.kind = 'noisy_thread'
+      and b.done_at > h.changed_at;
     with last_word as (
         select distinct on (e.thread_id, e.audience, e.consumer)
                e.thread_id, e.audience, e.kind = 'sufficient' as good
         from brain.retrieval_metric_event e
         where e.kind in ('noisy_context', 'wrong_thread', 'sufficient')
-          and e.thread_id is not null and e.noted_at > now() - window_span
+          and e.noted_at > now() - window_span
+          and not exists (select from brain.segmentation_health b
+                          where b.thread_id = e.thread_id and b.audience = e.audience
+                            and b.kind = 'noisy_thread' and b.done_at > e.noted_at)
+          and exists (select from brain.thread t where t.id = e.thread_id)
           and e.consumer <> repeat('0', 64)
         order by e.thread_id, e.audience, e.consumer, e.noted_at desc, e.kind
     ), votes as (
@@ -133,7 +143,6 @@ begin
            greatest(v.good, v.bad), now(), now()
     from votes v
     where greatest(v.good, v.bad) >= enough
-      and exists (select from brain.thread t where t.id = v.thread_id)
     on conflict (thread_id, audience) do update
         set status = excluded.status, subjects = excluded.subjects, checked_at = now(),
             changed_at = now()

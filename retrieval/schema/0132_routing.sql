@@ -30,6 +30,8 @@ create table brain.decision_backlog (
     closed_at    timestamptz,
     closed_by    text check (closed_by <> ''),
     close_reason text check (close_reason <> ''),
+    -- when it was last done; stays when it comes back
+    done_at      timestamptz,
     -- how often it was met again after it was done
     returned     integer not null default 0,
     check ((state = 'open') = (closed_at is null)),
@@ -329,6 +331,8 @@ begin
         execute format('grant select, update (state, closed_at, closed_by, close_reason) on %s'
                        ' to gw_steward', target);
     end loop;
+    grant update (done_at) on brain.decision_backlog, brain.segmentation_health,
+        gate.governance_queue to gw_steward;
     -- the worker: words of gaps, and what is to be sent
     foreach target in array array['brain.question_term', 'brain.question_term_use',
         'brain.gap_term', 'brain.signal_outbox'] loop
@@ -349,6 +353,9 @@ begin
     end loop;
 end $security$;
 grant usage on schema gate to gw_signal, gw_steward;
+-- a thread whose item was closed as done is judged anew (0131)
+create policy gw_signal_select on brain.segmentation_health for select to gw_signal using (true);
+grant select (thread_id, audience, kind, done_at) on brain.segmentation_health to gw_signal;
 grant select, insert, update (word), delete on brain.question_term to gw_signal;
 grant select, insert, update (last_at), delete on brain.question_term_use to gw_signal;
 grant select, insert on brain.gap_term to gw_signal;

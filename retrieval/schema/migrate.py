@@ -23,6 +23,7 @@ from psycopg import errors, sql
 from policies.vocabulary import FACETS, Vocabulary
 from retrieval.schema.history import MigrationRefused, apply_steps, only_one, steps
 from retrieval.schema.seal import is_sealed, seal
+from retrieval.signals.settings import MONTHS_AHEAD
 from retrieval.stores.roles import (
     OWNER,
     READER,
@@ -34,6 +35,8 @@ from retrieval.stores.roles import (
 
 _ATTEMPTS: Final = 20
 _PAUSE_S: Final = 0.05
+_FOR_EVER: Final = 1_200
+"""Months. Dropping old partitions is the signal worker's."""
 
 
 class HasVocabulary(Protocol):
@@ -72,6 +75,10 @@ def migrate(admin_dsn: str, secret: str, snapshot: HasVocabulary) -> Migrated:
             relabelled = added > 0 or changed
             if relabelled:
                 connection.execute("select brain.relabel_all()")
+            # a gateway whose signal worker is down writes for months before it must be up
+            connection.execute(
+                "select brain.keep_partitions(%s, %s, %s)", [_FOR_EVER, _FOR_EVER, MONTHS_AHEAD]
+            )
             if files or not is_sealed(connection):
                 seal(connection)
     return Migrated(files=files, classes_added=added, relabelled=relabelled)

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from policies.snapshot import Snapshot
+from retrieval.schema.migrate import migrate
 from retrieval.stores.enforcement import NotEnforced, assert_enforced
 from retrieval.stores.roles import METRIC, dsn_for
 from tests.services import Database
@@ -103,7 +104,7 @@ def test_what_comes_and_goes_breaks_no_seal_and_what_hangs_on_it_does(
 
 def _newest(database: Database) -> list[str]:
     with psycopg.connect(database.url) as connection:
-        return sorted((month for _, month in connection.execute(PARTS)), reverse=True)
+        return sorted({month for _, month in connection.execute(PARTS)}, reverse=True)
 
 
 @pytest.mark.parametrize("values", ["0, 1, 1", "1, 0, 1", "1, 1, 0", "null, 1, 1"])
@@ -142,3 +143,17 @@ def test_a_partition_in_use_is_left_for_the_next_pass(
             keeper.execute("select brain.keep_partitions(2, 2, 3)")
     keeper.execute("select brain.keep_partitions(2, 2, 3)")
     assert -4 not in months(database)["brain.pack_delivery"]
+
+
+def test_a_start_makes_what_is_missing_and_drops_nothing(
+    database: Database, snapshot: Snapshot
+) -> None:
+    """So that a worker that was down for long stops no gateway that starts."""
+    old_partition(database, 40)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        for month in _newest(database)[:2]:
+            connection.execute(f"drop table brain.retrieval_metric_event_{month}".encode())
+    assert len(months(database)["brain.retrieval_metric_event"]) < 4
+    migrate(database.url, database.secret, snapshot)
+    assert months(database)["brain.retrieval_metric_event"] == {0, 1, 2, 3}
+    assert -40 in months(database)["brain.pack_delivery"]
