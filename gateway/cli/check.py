@@ -74,8 +74,8 @@ def _tell_release(settings: Settings) -> None:
     anchor, listen = trust_anchor(settings), settings.listen.public
     if anchor.signed:
         print(
-            f"release: {anchor.environment}, signed by {', '.join(sorted(anchor.keys))},"
-            f" a widening by {anchor.widening_signers} of them"
+            f"release: {anchor.environment}; it needs the signature of one of"
+            f" {', '.join(sorted(anchor.keys))}, to open anything of {anchor.widening_signers}"
         )
         return
     print(f"release: {anchor.environment}, nothing has to be signed")

@@ -85,7 +85,7 @@ def pending(
             print(as_json(one))
         return
     if not found:
-        print("no label changes")
+        print("there was no label change yet" if everything else "nothing waits for an approver")
         return
     for text in columns([TITLES, *map(listed, found)]):
         print(text)

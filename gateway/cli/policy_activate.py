@@ -38,17 +38,40 @@ def activate(
     force: ForceOption = False,
     reason: ReasonOption = "",
     overlay: Overlay = None,
+    no_overlay: Annotated[
+        bool, typer.Option("--no-overlay", help="Drop what the active policy has from an overlay.")
+    ] = False,
     config: ConfigOption = None,
 ) -> None:
     """Verify a release, let every gateway prepare it, then switch all of them at once."""
     from gateway.compose.stores import attached
 
     settings = settings_of(config)
+    if overlay is not None and no_overlay:
+        reason = "--overlay and --no-overlay exclude each other"
+        raise Failure(Exit.USAGE, "usage", reason, "give one of them")
     with told(folder):
         found = contents_of(folder, overlay)
     jws = release_of(release or folder / RELEASE_FILE) if settings.release.signed else None
     with attached(settings) as stores:
+        if overlay is None and not no_overlay and not settings.release.signed:
+            _keeps_overlay(stores)
         switch(settings, stores, found, jws, reason=reason, wait=wait, force=force)
+
+
+def _keeps_overlay(stores: Stores) -> None:
+    """Refuse to drop files of an overlay (issuers of a demo, most likely) without being told to.
+
+    Raises: Failure.
+    """
+    from gateway.compose.activating import overlaid_now
+
+    with told(Path()), refusing():
+        dropped = sorted(overlaid_now(stores))
+    if dropped:
+        reason = f"the active policy has {', '.join(dropped)} from an overlay, this one has none"
+        remedy = "give its folder by --overlay, or --no-overlay to go without these files"
+        raise Failure(Exit.USAGE, "overlay_dropped", reason, remedy)
 
 
 def switch(

@@ -96,7 +96,7 @@ def approve(
         against = _against(settings, anchor, base, generation)
         change = reach_of(against.parsed, own.parsed)
         keys = [key_of(one, anchor) for one in key]
-        release = None if anew else _pending(path, anchor, against, own.contents)
+        release = None if anew else _pending(path, anchor, against, own.contents, generation)
         if release is None:
             release = sign(_manifest(anchor, against, own.contents, change, reason), keys)
         else:
@@ -169,13 +169,17 @@ def _against(
         return _Against(None, None, generation)
     # late: they load every house, a second or two
     from gateway.compose.activating import standing
-    from gateway.compose.stores import attached
+    from gateway.compose.stores import reachable
 
-    with attached(settings) as stores:
-        there = standing(stores, anchor.environment, signed=True)
-        if anchor.signed:
-            parsed = believed_base(stores, anchor, there.base)
-            return _Against(there.base, parsed, there.generation)
+    stores = reachable(settings)
+    if stores is None:  # to start one would show a signer an empty database as what is active
+        reason = "no database is set and no gateway runs here, so what is active is not known"
+        remedy = "name its folder by --base, or say --generation 1 for a first release"
+        raise Failure(Exit.USAGE, "no_base", reason, remedy)
+    there = standing(stores, anchor.environment, signed=True)
+    if anchor.signed:
+        parsed = believed_base(stores, anchor, there.base)
+        return _Against(there.base, parsed, there.generation)
     return _Against(there.base, there.parsed, there.generation)
 
 
@@ -194,11 +198,16 @@ def _base_folder(anchor: TrustAnchor, base: Path, generation: int | None) -> _Ag
 
 
 def _pending(
-    path: Path, anchor: TrustAnchor, against: _Against, contents: Mapping[str, bytes]
+    path: Path,
+    anchor: TrustAnchor,
+    against: _Against,
+    contents: Mapping[str, bytes],
+    asked: int | None,
 ) -> dict[str, Any] | None:
     """The release at ``path`` if it waits for signatures of this very folder; None if it is over.
 
-    Raises: ReleaseRefused when it waits and is about something else.
+    Raises: ReleaseRefused when it waits and is about something else, or about another number than
+    the one that was ``asked`` for.
     """
     release = release_of(path)
     if release is None:
@@ -206,6 +215,10 @@ def _pending(
     manifest = manifest_of(release)
     if against.base is not None and manifest.generation <= against.base[0]:
         return None
+    if asked is not None and manifest.generation != asked:
+        reason = f"`{path.name}` is generation {manifest.generation}, and {asked} was asked for"
+        remedy = "leave --generation out to add a signature to it, or replace it with --new"
+        raise ReleaseRefused("other_generation", reason, remedy)
     remedy = "restore the folder, or make another release with --new"
     if manifest.environment != anchor.environment:
         reason = f"`{path.name}` is a release for `{manifest.environment}`"

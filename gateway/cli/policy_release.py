@@ -29,9 +29,9 @@ WAIT_S: Final = 120.0
 """How long replicas may prepare a release: twice what ten thousand rules take one."""
 
 _LINES_MAX: Final = 20
-_VERBS: Final = {
-    Direction.WIDENING: "WIDENS",
-    Direction.NARROWING: "narrows",
+_WORDS: Final = {
+    Direction.WIDENING: "WIDENING",
+    Direction.NARROWING: "narrowing",
     Direction.NEUTRAL: "changes no reach",
 }
 
@@ -144,11 +144,11 @@ def told_change(found: Reach | None) -> list[str]:
     """The change in a few lines, what widens first."""
     if found is None:
         return ["change: first release, everything in it is new"]
-    lines = [f"change: {_VERBS[found.direction]}"]
+    lines = [f"change: {_WORDS[found.direction]}"]
     lines += [f"  {one.profile}: +{one.gained} -{one.lost} states" for one in found.profiles]
     for way in (Direction.WIDENING, Direction.NARROWING):
         lines += [
-            f"  {one.area} {one.name}: {_VERBS[way]}: {one.what}"
+            f"  {one.area} {one.name}: {_WORDS[way]}: {one.what}"
             for one in found.changes
             if one.direction is way
         ]

@@ -29,6 +29,7 @@ from gateway.cli.policy_live import Live, numbers, permitted
 from gateway.cli.policy_report import Format, FormatOption, Overlay, Verdict, put
 from gateway.cli.station import station
 from gateway.shadow import runs
+from gateway.shadow.keeping import PERIOD_S
 from gateway.shadow.results import NotACandidate, Results, Run
 from gateway.shadow.runs import AlreadyRunning
 from gateway.surfaces.admin.shadow import SHADOW_PATH, ShadowReply, ShadowRequest
@@ -141,6 +142,10 @@ def show(
     }
     missing = sorted(digest[:12] for digest in {*found.tallies, found.beside} - {*lives, ""})
     notes = [f"the files of policy {digest} are not at hand" for digest in missing]
+    if not found.tallies and found.run.ended_at is None:
+        notes.append(
+            f"gateways write what they compared every {PERIOD_S:g} s: ask again after some requests"
+        )
     counted = live is not Live.NONE and found.beside in lives
     told = report(
         candidate,

@@ -94,6 +94,16 @@ def standing(stores: Stores, environment: str, *, signed: bool) -> Standing:
         return Standing(base, parsed, next_generation(connection))
 
 
+def overlaid_now(stores: Stores) -> frozenset[str]:
+    """The files of the active policy that came from an overlay. Raises: CannotStart."""
+    with _reading(stores) as connection:
+        active = release_in(connection, "active") if connection is not None else None
+        if connection is None or active is None:
+            return frozenset()
+        stored = artefact(connection, active.generation)
+        return stored.overlaid if stored is not None else frozenset()
+
+
 def stored_release(stores: Stores, generation: int) -> Artefact | None:
     """A release with its files, not believed. Raises: CannotStart."""
     with _reading(stores) as connection:

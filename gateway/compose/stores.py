@@ -15,7 +15,7 @@ from gateway.settings import Settings
 from retrieval import embedded
 from retrieval.embedded import places
 from retrieval.embedded.postgres import HOST, SUPERUSER
-from retrieval.embedded.state import Kept
+from retrieval.embedded.state import Kept, in_use
 from retrieval.embedded.watch import DATABASE
 
 
@@ -67,6 +67,24 @@ def attached(settings: Settings) -> Iterator[Stores]:
                 raise
             stores = replace(_configured(settings, _of_holder(settings, error)), held=True)
         yield stores
+
+
+def reachable(settings: Settings) -> Stores | None:
+    """The stores as ``attached``, as far as a database is there already: nothing is started.
+
+    None where none is configured and no gateway runs. Raises: CannotStart.
+    """
+    if settings.database.url is not None:
+        return _configured(settings, None)
+    try:
+        folder = places.state_folder(settings.state, places.postgres_owner())
+    except embedded.EmbeddedError as error:
+        raise CannotStart(error.code, error.reason, error.remedy) from error
+    if not in_use(folder):
+        return None
+    reason = f"a program that holds the state folder `{folder}` has no database yet"
+    held = CannotStart("state_held", reason, "try again when it listens")
+    return replace(_configured(settings, _of_holder(settings, held)), held=True)
 
 
 def _of_holder(settings: Settings, held: CannotStart) -> Stores:

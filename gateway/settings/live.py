@@ -32,16 +32,11 @@ def live(key: str) -> bool:
 
 
 def changes(old: Settings, new: Settings) -> tuple[str, ...]:
-    """The dotted paths of all settings that differ, sorted. Values are not told."""
-    before, after = (dict(_leaves(one.model_dump())) for one in (old, new))
-    absent = object()
-    return tuple(
-        sorted(
-            key
-            for key in before.keys() | after.keys()
-            if before.get(key, absent) != after.get(key, absent)
-        )
-    )
+    """The dotted paths of all settings that differ, sorted. Values are not told.
+
+    What is there only once (an upstream that was added) is one path, whatever it holds.
+    """
+    return tuple(sorted(_differing(old.model_dump(), new.model_dump())))
 
 
 def taken_over(old: Settings, new: Settings) -> Settings:
@@ -59,9 +54,14 @@ def taken_over(old: Settings, new: Settings) -> Settings:
     )
 
 
-def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(node, Mapping) and node:
-        for key, value in node.items():
-            yield from _leaves(value, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, node
+def _differing(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        if old != new:
+            yield path
+        return
+    for key in old.keys() | new.keys():
+        below = f"{path}.{key}" if path else str(key)
+        if key in old and key in new:
+            yield from _differing(old[key], new[key], below)
+        else:
+            yield below

@@ -177,6 +177,8 @@ class Supervisor:
         except (EOFError, OSError):  # it is dead: how, its exit code says
             return
         worker.up.set()
+        if worker.restarts:
+            _LOG.info("worker %d serves again, as process %d", worker.number, worker.pid)
 
     async def _pause(self, worker: Worker, *, lived_s: float) -> None:
         if lived_s > LONG_S:

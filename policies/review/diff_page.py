@@ -15,8 +15,8 @@ from policies.review.unit_diff import Filters, ProfileDiff, StateChange
 
 _PARTS_MAX: Final = 40
 _TITLES: Final = {
-    Direction.WIDENING: "WIDENS",
-    Direction.NARROWING: "narrows",
+    Direction.WIDENING: "WIDENING",
+    Direction.NARROWING: "narrowing",
     Direction.NEUTRAL: "changes no reach",
 }
 
@@ -58,7 +58,7 @@ def _changes(changes: tuple[Change, ...], direction: Direction) -> Iterator[Bloc
 
 
 def _profile(profile: ProfileDiff) -> Iterator[Block]:
-    verdict = "WIDENS" if profile.gained else "narrows"
+    verdict = _TITLES[Direction.WIDENING if profile.gained else Direction.NARROWING]
     yield Heading(f"{profile.profile}  +{profile.gained} -{profile.lost}  {verdict}")
     for part in profile.parts[:_PARTS_MAX]:
         yield Lines(tuple(_part(part)))

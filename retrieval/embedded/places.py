@@ -23,6 +23,7 @@ from typing import Final
 
 from retrieval.embedded.errors import EmbeddedError, disk_full, state_unwritable
 
+LOCK_FILE: Final = "lock"
 SHARED_HOME: Final = Path("/var/lib/audience-gateway")
 UNPRIVILEGED: Final = ("postgres", "nobody")
 LEAST_FREE_BYTES: Final = 128 * 1024 * 1024
@@ -54,7 +55,7 @@ class Places:
 
     @property
     def lock_file(self) -> Path:
-        return self.state / "lock"
+        return self.state / LOCK_FILE
 
 
 def arrange(state: Path | None) -> Places:
@@ -63,7 +64,7 @@ def arrange(state: Path | None) -> Places:
     Raises ``EmbeddedError`` ``state_unwritable``, ``disk_full`` or ``no_unprivileged_user``.
     """
     owner = postgres_owner()
-    folder = (state or clone_state(owner)).absolute()
+    folder = state_folder(state, owner)
     make_folder(folder, mode=0o711 if owner.dropped else 0o700)
     check_space(folder)
     home = folder
@@ -75,6 +76,11 @@ def arrange(state: Path | None) -> Places:
     make_folder(postgres, mode=0o700, owner=owner)
     make_folder(qdrant, mode=0o700)
     return Places(state=folder, postgres=postgres, qdrant=qdrant, owner=owner)
+
+
+def state_folder(state: Path | None, owner: Owner) -> Path:
+    """Where the state lies or would lie; nothing is made."""
+    return (state or clone_state(owner)).absolute()
 
 
 def postgres_owner() -> Owner:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.embedded.errors import EmbeddedError, disk_full, state_unwritable
-from retrieval.embedded.places import Places
+from retrieval.embedded.places import LOCK_FILE, Places
 from retrieval.embedded.processes import command_of
 
 HANDOVER_SECONDS: Final = 20.0
@@ -116,6 +116,21 @@ class Hold:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process holds this state folder now. Nothing is made or kept."""
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _read(path: Path) -> tuple[int, int]:

@@ -40,10 +40,11 @@ def _case(suite: ET.Element, outcome: Outcome) -> None:
         suite,
         "testcase",
         classname=_xml(place.file),
-        name=_xml(f"{outcome.name} (line {place.line})"),
+        name=_xml(f"{outcome.name} (line {place.line})" if place.line else outcome.name),
         file=_xml(place.file),
-        line=str(place.line),
     )
+    if place.line:  # 0 is the whole file
+        case.set("line", str(place.line))
     if not outcome.passed:
         failure = ET.SubElement(case, "failure", message=_xml(outcome.problems[0]))
         failure.text = _xml("\n".join(outcome.problems))

@@ -75,7 +75,8 @@ def test_a_widening_is_listed_shown_and_approved_and_stands_in_the_journal(
 ) -> None:
     """The whole way of one change, by the shipped rules."""
     ingest(ask, tmp_path, "carol")
-    assert ask("labels", "pending") == (0, "no label changes\n", "")
+    assert ask("labels", "pending") == (0, "nothing waits for an approver\n", "")
+    assert ask("labels", "pending", "--all") == (0, "there was no label change yet\n", "")
     said = ingest(ask, tmp_path, "carol", visibility="public")
     assert "unit handbook/leave: pending: opens to" in said
     (change,) = pending(ask)

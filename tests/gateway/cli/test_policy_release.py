@@ -193,7 +193,7 @@ def test_one_signer_may_close_and_two_may_open(
     """And going back to what was closed opens, so that it takes two again."""
     released.drop("p, U-CUS-1,")
     assert policy("approve", released.folder, *released.key("bob"), "--reason", "less") == 0
-    assert "change: narrows" in capsys.readouterr().out
+    assert "change: narrowing" in capsys.readouterr().out
     assert policy("activate", released.folder) == 0
     assert released.active == 2
     capsys.readouterr()
@@ -219,7 +219,7 @@ def test_a_widening_with_one_signer_is_not_served(
     released.append(WIDER)
     assert policy("approve", released.folder, *released.key("ann")) == 0
     out = capsys.readouterr().out
-    assert "change: WIDENS" in out
+    assert "change: WIDENING" in out
     assert "customer: +" in out
     for extra in ((), ("--force",)):
         assert policy("activate", released.folder, *extra) == 3
@@ -277,6 +277,38 @@ def test_a_signer_without_a_database_compares_with_a_folder(
     assert policy("activate", released.folder) == 0
 
 
+def test_a_signer_without_a_database_is_asked_what_is_active(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An embedded store that was started for it would be an empty one: a first release."""
+    for name in ("GATEWAY_DATABASE_URL", "GATEWAY_DATABASE_SECRET"):
+        monkeypatch.delenv(name)
+    state = desk.tmp / "nowhere"
+    monkeypatch.setenv("GATEWAY_STATE", str(state))
+    assert policy("approve", desk.folder, *desk.key("ann")) == 2
+    told = capsys.readouterr().err
+    assert "no_base: no database is set and no gateway runs here" in told
+    assert "--base" in told
+    assert not state.exists()
+    assert not (desk.folder / "release.json").exists()
+
+
+def test_a_number_beside_a_release_of_another_number_is_told_apart(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not taken for a second signature of the same signer under the first one."""
+    ann = desk.key("ann")
+    assert policy("approve", desk.folder, *ann, "--generation", 1) == 0
+    assert policy("approve", desk.folder, *ann, "--generation", 2) == 3
+    told = capsys.readouterr().err
+    assert "other_generation: `release.json` is generation 1, and 2 was asked for" in told
+    assert "--new" in told
+    assert policy("approve", desk.folder, *ann, "--generation", 1) == 3
+    assert "duplicate_signer" in capsys.readouterr().err
+    assert policy("approve", desk.folder, *ann, "--generation", 2, "--new") == 0
+    assert "generation 2 of production" in capsys.readouterr().out
+
+
 def test_history_names_who_signed_what_and_why(
     released: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,9 +357,13 @@ def test_development_activates_without_signatures_and_says_so(
 
 
 def test_development_goes_on_with_its_overlay(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A provider on loopback stays one in the release: it is compared, and rolled back to."""
+    """A provider on loopback stays one in the release: it is compared, and rolled back to. It is
+    dropped only by who says so."""
     monkeypatch.delenv("GATEWAY_RELEASE_ENVIRONMENT")
     monkeypatch.delenv("GATEWAY_RELEASE_KEYS_FILE")
     (tmp_path / "over" / "rules").mkdir(parents=True)
@@ -337,6 +373,11 @@ def test_development_goes_on_with_its_overlay(
     over = "--overlay", tmp_path / "over"
     assert policy("activate", desk.folder, *over) == 0
     desk.append(WIDER)
+    assert policy("activate", desk.folder) == 2
+    told = capsys.readouterr().err
+    assert f"overlay_dropped: the active policy has {ISSUERS} from an overlay" in told
+    assert "--no-overlay" in told
+    assert policy("activate", desk.folder, *over, "--no-overlay") == 2
     assert policy("activate", desk.folder, *over) == 0
     assert policy("rollback", "--reason", "enough") == 0
     rows = desk.ask("select generation, change, overlaid from gate.policy_release order by 1")
@@ -348,6 +389,8 @@ def test_development_goes_on_with_its_overlay(
     assert policy("shadow", "start", desk.folder, *over, "--reason", "a trial") == 0
     assert policy("shadow", "show") == 0
     assert policy("shadow", "stop") == 0
+    assert policy("activate", desk.folder, "--no-overlay") == 0
+    assert policy("activate", desk.folder) == 0
 
 
 def test_development_does_not_touch_a_database_of_signed_releases(

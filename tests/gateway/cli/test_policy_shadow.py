@@ -78,9 +78,14 @@ def test_a_run_is_begun_read_and_ended(
     assert started(candidate) == 0
     digest = load(candidate).digest
     assert f"candidate {digest[:12]} beside {snapshot.digest[:12]}" in capsys.readouterr().out
+    assert run(["policy", "shadow", "show"]) == 0
+    told = capsys.readouterr().out
+    assert "nothing compared" in told
+    assert "every 5 s: ask again after some requests" in told
     counted(database, snapshot, candidate)
     assert run(["policy", "shadow", "show"]) == 0
     told = capsys.readouterr().out
+    assert "ask again" not in told
     assert f"shadow {digest[:12]}: would narrow" in told
     assert "reason: a trial" in told
     assert "2x unit employee: U-EMP-1 -> no rule" in told

@@ -75,6 +75,7 @@ def test_one_that_cannot_start_again_is_tried_ever_less_often(
     """The others serve on; each failure is a line of the log; the end does not wait for it."""
 
     async def scene() -> None:
+        caplog.set_level("INFO", "gateway.workers")
         orders = iter([b"serve", b"serve", b"fail", b"die"])
         async with supervised(lambda: next(orders, b"serve")) as found:
             os.kill(found.workers[1].pid, signal.SIGKILL)
@@ -88,6 +89,9 @@ def test_one_that_cannot_start_again_is_tried_ever_less_often(
     told = [record.getMessage() for record in caplog.records if record.name == "gateway.workers"]
     assert "worker 1 cannot start: no_luck: it cannot serve; try again" in told
     assert "worker 1 ended (signal 9)" in told
+    returned = [one for one in told if one.startswith("worker 1 serves again, as process ")]
+    assert len(returned) == 1
+    assert not any(one.startswith("worker 0") for one in told)
 
 
 def test_one_that_does_not_end_is_killed_after_the_deadline() -> None:

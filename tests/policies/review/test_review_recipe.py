@@ -36,7 +36,7 @@ def test_a_widening_change_ends_with_20_and_leaves_its_reports(
     issuers.write_text(issuers.read_text().replace("max_age: 900", "max_age: 1800"))
     out = tmp_path / "out"
     assert review(folder, out) == 20
-    assert "WIDENS" in (out / "policy-diff.md").read_text()
+    assert "WIDENING" in (out / "policy-diff.md").read_text()
     assert 'failures="0"' in (out / "policy-verify.xml").read_text()
     assert '"version": "2.1.0"' in (out / "policy-lint.sarif").read_text()
 

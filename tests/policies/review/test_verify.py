@@ -62,6 +62,7 @@ def test_junit_holds_every_case_and_the_failure_of_one(folder: Path, edit: Edit)
     root = ET.fromstring(junit.write(report.outcomes))  # noqa: S314 - our own text
     cases = root.findall(".//testcase")
     assert len(cases) == len(report.outcomes) == int(root.attrib["tests"])
+    assert all(case.attrib["name"].endswith(f"(line {case.attrib['line']})") for case in cases)
     (failure,) = root.findall(".//failure")
     assert failure.attrib["message"] == "customer (consent none) reads 56, not 57"
     assert root.attrib["failures"] == "1"
