@@ -370,11 +370,8 @@ class GuardedProtocol(HttpToolsProtocol):
             query_string=query,
         )
         socket = CallerSocket(
-            self.transport, scope, handshake, limits=self.limits, state=self.server_state
+            self.transport, scope, handshake, early, limits=self.limits, state=self.server_state
         )
-        self.transport.set_protocol(socket)
-        if early:
-            socket.data_received(early)
         socket.run(self._inside)
 
     async def _inside(self, scope: Any, receive: Any, send: Any) -> None:

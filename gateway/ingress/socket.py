@@ -34,50 +34,42 @@ CLOSE_S: Final = 4.0
 _LOG: Final = logging.getLogger("gateway.socket")
 
 
-class CallerSocket(Leg):
-    """Takes a connection over from HTTP and runs the application on it."""
-
-    __slots__ = (
-        "__weakref__",
-        "_accepted",
-        "_answered",
-        "_connected",
-        "_head",
-        "_key",
-        "_scope",
-        "_state",
-        "_status",
-    )
+class CallerSocket:
+    """Takes a connection over from HTTP, with what the caller sent ahead, and runs the
+    application on it."""
 
     def __init__(
         self,
         transport: asyncio.Transport,
         scope: MutableMapping[str, Any],
         handshake: Handshake,
+        early: bytes = b"",
         *,
         limits: Limits,
         state: ServerState,
     ) -> None:
-        super().__init__(
+        self._leg = leg = Leg(
             masked=True, message_bytes=limits.message_bytes, ping_s=limits.ping_s, close_s=CLOSE_S
         )
-        self.connection_made(transport)
+        self._transport = transport
         self._key = handshake.key
         self._state = state
         scope["subprotocols"] = list(handshake.subprotocols)
         scope["extensions"] = {
             ABORT: {"call": transport.abort},
-            LEG: {"leg": self},
+            LEG: {"leg": leg},
             "websocket.http.response": {},
         }
         self._scope = scope
         self._connected = self._answered = self._accepted = False
         self._status, self._head = 0, b""
         state.connections.add(self)  # type: ignore[arg-type]  # anything with `shutdown`
+        leg.lost.add_done_callback(lambda _: state.connections.discard(self))
+        leg.take(transport, early)
 
     def run(self, app: Callable[..., Any]) -> None:
         """Start the application; the connection ends with it."""
-        task = self._loop.create_task(self._run(app))
+        task = asyncio.get_running_loop().create_task(self._run(app))
         task.add_done_callback(self._state.tasks.discard)
         self._state.tasks.add(task)
 
@@ -86,16 +78,16 @@ class CallerSocket(Leg):
             await app(self._scope, self.receive, self.send)
         except Exception as error:  # noqa: BLE001 - the connection ends, nothing is answered
             _LOG.error("a socket ended by %s", type(error).__name__)
-            self.abort()
+            self._leg.abort()
         finally:
-            self.leave()
+            self._leg.leave()
 
     async def receive(self) -> dict[str, Any]:
         """``connect`` once, then how it ended, as often as it is asked."""
         if not self._connected:
             self._connected = True
             return {"type": "websocket.connect"}
-        end = await asyncio.shield(self.ended)
+        end = await asyncio.shield(self._leg.ended)
         return {"type": "websocket.disconnect", "code": end.code, "reason": end.reason}
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -135,19 +127,15 @@ class CallerSocket(Leg):
             + b"connection: close\r\n\r\n"
             + body
         )
-        self.leave()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._state.connections.discard(self)
-        super().connection_lost(exc)
+        self._leg.leave()
 
     def shutdown(self) -> None:
         """The server ends; whoever could be told has been told before."""
         end = Closed(RESTART)
         if self._accepted:
-            self.tell(end)
-        self.finish(end)
-        self.leave()
+            self._leg.tell(end)
+        self._leg.finish(end)
+        self._leg.leave()
 
 
 def _lines(headers: Any) -> bytes:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, cast
 
 from websockets.client import ClientProtocol
 from websockets.datastructures import Headers as WireHeaders
@@ -52,77 +53,72 @@ async def open_socket(
 
     Raises: SocketDeclined; UpstreamError.
     """
-    socket = await dial(
+    leg = Leg(
+        masked=False,
+        message_bytes=limits.message_bytes,
+        ping_s=limits.ping_s,
+        close_s=limits.close_s,
+        stall_s=times.write_s,
+    )
+    leg.lost.add_done_callback(lambda _: on_gone())
+    shake = await dial(
         address,
-        lambda: UpstreamSocket(address, opening, times=times, limits=limits, on_gone=on_gone),
+        lambda: _Handshake(address, opening, leg),
         context=context_of(address),
         connect_s=times.connect_s,
     )
     try:
         async with asyncio.timeout(times.first_byte_s):
-            await socket.opened
+            await shake.answered
     except TimeoutError:
-        socket.abort()
+        shake.transport.abort()
         raise UpstreamTimeout("no answer to a handshake in time") from None
     except BaseException:
-        socket.abort()
+        shake.transport.abort()
         raise
-    return socket
+    return UpstreamSocket(leg, shake.subprotocol)
 
 
-class UpstreamSocket(Leg):
-    """The upstream's leg of a relayed socket. ``subprotocol`` is what the upstream chose."""
+@dataclass(frozen=True, slots=True)
+class UpstreamSocket:
+    """The upstream's leg of a socket, and the subprotocol that the upstream chose."""
 
-    __slots__ = ("_head", "_on_gone", "_opening", "_shake", "opened", "subprotocol")
+    leg: Leg
+    subprotocol: str | None
 
-    def __init__(
-        self,
-        address: Address,
-        opening: Opening,
-        *,
-        times: UpstreamTimes,
-        limits: SocketLimits,
-        on_gone: Callable[[], None],
-    ) -> None:
-        super().__init__(
-            masked=False,
-            message_bytes=limits.message_bytes,
-            ping_s=limits.ping_s,
-            close_s=limits.close_s,
-            stall_s=times.write_s,
-        )
-        self.opened: asyncio.Future[None] = self._loop.create_future()
-        self.subprotocol: str | None = None
+
+class _Handshake(asyncio.Protocol):
+    """A connection until its handshake is answered; then it is the leg's."""
+
+    def __init__(self, address: Address, opening: Opening, leg: Leg) -> None:
+        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._leg = leg
         self._opening = opening
-        self._on_gone = on_gone
         self._head = bytearray()
-        self._shake = ClientProtocol(
+        self._protocol = ClientProtocol(
             WebSocketURI(address.tls, address.host, address.port, "/", ""),
             subprotocols=[Subprotocol(name) for name in opening.subprotocols] or None,
         )
 
+    @property
+    def subprotocol(self) -> str | None:
+        return self._protocol.subprotocol
+
     # --- asyncio ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._write(self._request().serialize())
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(self._request().serialize())
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         self._refuse(UpstreamUnavailable("connection lost before an answer"))
-        is_news = not self.lost.done()
-        super().connection_lost(exc)
-        if is_news:
-            self._on_gone()
 
     def data_received(self, data: bytes) -> None:
-        if self.opened.done():
-            super().data_received(data)
-            return
         known = len(self._head)
         self._head += data
         end = self._head.find(_HEAD_END, max(0, known - len(_HEAD_END)))
         if end >= 0:
-            self._answered(end + len(_HEAD_END))
+            self._judge(end + len(_HEAD_END))
         elif len(self._head) > _HEAD_BYTES_MAX:
             self._refuse(UpstreamInvalid("an answer to a handshake without end"))
 
@@ -140,13 +136,13 @@ class UpstreamSocket(Leg):
                 headers[name.decode("ascii")] = value.decode("latin-1")
         headers["Upgrade"] = "websocket"
         headers["Connection"] = "Upgrade"
-        headers["Sec-WebSocket-Key"] = self._shake.key
+        headers["Sec-WebSocket-Key"] = self._protocol.key
         headers["Sec-WebSocket-Version"] = "13"
         if self._opening.subprotocols:
             headers["Sec-WebSocket-Protocol"] = ", ".join(self._opening.subprotocols)
         return Request(self._opening.target.decode("ascii"), headers)
 
-    def _answered(self, end: int) -> None:
+    def _judge(self, end: int) -> None:
         """Judge the answer's head, which ends at ``end``; a body of a refusal is not read."""
         head, rest = bytes(self._head[:end]), bytes(self._head[end:])
         self._head.clear()
@@ -155,22 +151,21 @@ class UpstreamSocket(Leg):
             self._refuse(UpstreamInvalid("the answer to a handshake cannot be parsed"))
             return
         try:
-            self._shake.process_response(response)
+            self._protocol.process_response(response)
         except InvalidStatus:
             self._refuse(SocketDeclined(response.status_code))
         except InvalidHandshake:
             self._refuse(UpstreamInvalid("a handshake that is not ours"))
         else:
-            self.subprotocol = self._shake.subprotocol
-            if not self.opened.done():
-                self.opened.set_result(None)
-            super().data_received(rest)
+            self._leg.take(self.transport, rest)
+            if not self.answered.done():
+                self.answered.set_result(None)
 
     def _refuse(self, error: UpstreamError) -> None:
-        if not self.opened.done():
-            self.opened.set_exception(error)
-            self.opened.exception()  # read: the opener may have left
-            self.abort()
+        if not self.answered.done():
+            self.answered.set_exception(error)
+            self.answered.exception()  # read: whoever dialled may have left
+            self.transport.abort()
 
 
 def _response(head: bytes) -> Response | None:

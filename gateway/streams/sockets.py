@@ -173,18 +173,19 @@ async def _relayed(plane: DataPlane, granted: Granted, caller: _Caller, body: Bo
             if stream.ended is not None:
                 raise Refusal(Code.FORBIDDEN, f"{stream.ended} while the upstream was dialled")
             await caller.accept(upstream.subprotocol)
-            await _passed_on(caller, upstream, stream, end)
+            await _passed_on(caller, upstream.leg, stream, end)
         except BaseException:
-            upstream.tell(Closed(GOING_AWAY))
-            await upstream.gone()
+            upstream.leg.tell(Closed(GOING_AWAY))
+            await upstream.leg.gone()
             raise
         finally:
-            body.read_bytes, caller.visit.bytes_out = upstream.sent_bytes, caller.leg.sent_bytes
+            body.read_bytes = upstream.leg.sent_bytes
+            caller.visit.bytes_out = caller.leg.sent_bytes
             caller.visit.passed("inspect")
 
 
 async def _passed_on(
-    caller: _Caller, upstream: UpstreamSocket, stream: OpenStream, end: asyncio.Future[Closed]
+    caller: _Caller, upstream: Leg, stream: OpenStream, end: asyncio.Future[Closed]
 ) -> None:
     stream.count = lambda: caller.leg.messages + upstream.messages
     relayed = await relay_messages(caller.leg, upstream, end=end)
@@ -225,5 +226,5 @@ async def _dropped(dial: asyncio.Future[UpstreamSocket]) -> None:
     dial.cancel()
     (made,) = await asyncio.gather(dial, return_exceptions=True)
     if not isinstance(made, BaseException):
-        made.tell(Closed(GOING_AWAY))
-        await made.gone()
+        made.leg.tell(Closed(GOING_AWAY))
+        await made.leg.gone()

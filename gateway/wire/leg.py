@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, cast
+from typing import Final
 
 from websockets.exceptions import ProtocolError
 from websockets.frames import Close
@@ -35,6 +35,7 @@ _LOG: Final = logging.getLogger("gateway.socket")
 class Leg(asyncio.Protocol):
     """A connection after its handshake; ``masked``: the other end is a client.
 
+    One class for both legs, without heirs: the interpreter reads attributes of one class fastest.
     ``ended`` tells how the other end, or its bytes, ended the socket. ``sent_bytes`` and
     ``messages`` count what was passed on to it: payloads.
     """
@@ -96,11 +97,13 @@ class Leg(asyncio.Protocol):
         self._unanswered = False
         self._owed: bytes | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection; to be called once, before anything else."""
-        self._transport = cast(asyncio.Transport, transport)
-        self._write = self._transport.write
+    def take(self, transport: asyncio.Transport, early: bytes = b"") -> None:
+        """Take a connection over, with what was read of it behind the handshake."""
+        self._transport = transport
+        self._write = transport.write
         self._open = True
+        transport.set_protocol(self)
+        self.data_received(early)
 
     # --- for the relay ----------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from gateway.ingress.limits import Limits
 from gateway.ingress.protocol import guarded
 from gateway.relay.address import Address
 from gateway.relay.duplex import Relayed, relay_messages
-from gateway.relay.socket import UpstreamSocket, open_socket
+from gateway.relay.socket import open_socket
 from gateway.relay.stream import Truncated
 from gateway.relay.upstream import UpstreamError, UpstreamTimes
 from gateway.relay.websocket import Opening, SocketLimits
@@ -39,7 +39,7 @@ class Relay:
     port: int
     upstream: Upstream
     end: asyncio.Future[Closed]
-    legs: list[tuple[Leg, UpstreamSocket]] = field(default_factory=list)
+    legs: list[tuple[Leg, Leg]] = field(default_factory=list)
     relayed: list[Relayed] = field(default_factory=list)
     truncated: list[Truncated] = field(default_factory=list)
     refused: list[UpstreamError] = field(default_factory=list)
@@ -98,9 +98,9 @@ def _app(found: Relay, address: Address, limits: SocketLimits, times: UpstreamTi
             return
         await send({"type": "websocket.accept", "subprotocol": socket.subprotocol})
         caller: Leg = scope["extensions"][LEG]["leg"]
-        found.legs.append((caller, socket))
+        found.legs.append((caller, socket.leg))
         try:
-            found.relayed.append(await relay_messages(caller, socket, end=found.end))
+            found.relayed.append(await relay_messages(caller, socket.leg, end=found.end))
         except Truncated as truncated:
             found.truncated.append(truncated)
         found.finished.set()

@@ -548,8 +548,8 @@ def test_socket_goes_to_the_backend_that_listens_and_counts_until_it_ends() -> N
             found: list[object] = [fleet.backends[0].breaker.state, fleet.backends[1].under_way]
             with pytest.raises(UpstreamBusy):
                 await fleet.socket(opening, SocketLimits())
-            socket.tell(Closed(1000))
-            await socket.gone()
+            socket.leg.tell(Closed(1000))
+            await socket.leg.gone()
             return [*found, fleet.backends[1].under_way]
 
     assert run(scenario()) == ["open", 1, 0]

@@ -35,7 +35,6 @@ def play(scene: Scene, *, accept: bool = True) -> None:
         found = CallerSocket(
             transport, {}, Handshake("dGhlIHNhbXBsZSBub25jZQ==", ()), limits=LIMITS, state=state
         )
-        transport.set_protocol(found)
         if accept:
             await found.send({"type": "websocket.accept"})
         try:
@@ -54,10 +53,10 @@ def test_flood_before_the_answer_stops_the_reading() -> None:
     async def scene(found: CallerSocket, transport: asyncio.Transport, _: socket.socket) -> None:
         sent = 0
         while transport.is_reading():
-            found.data_received(EMPTY * 100)
+            found._leg.data_received(EMPTY * 100)
             sent += 100
             assert sent * len(EMPTY) <= 2 * HELD_BYTES_MAX
-        assert found._reader is None
+        assert found._leg._reader is None
 
     play(scene, accept=False)
 
@@ -108,12 +107,13 @@ def test_handshake_is_answered_once_and_with_nothing_else() -> None:
 def test_frame_that_is_none_ends_the_connection(frame: bytes, code: int) -> None:
     """RFC 6455: the caller is told its fault, the application that its caller is lost."""
 
-    async def scene(found: CallerSocket, _: asyncio.Transport, theirs: socket.socket) -> None:
+    async def scene(found: CallerSocket, __: asyncio.Transport, theirs: socket.socket) -> None:
         ours, upstream = socket.socketpair()
         leg = Leg(masked=False, message_bytes=10_000, ping_s=20, close_s=1)
-        await asyncio.get_running_loop().create_connection(lambda: leg, sock=ours)
-        found.join(leg)
-        found.data_received(frame)
+        made, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+        leg.take(made)
+        found._leg.join(leg)
+        found._leg.data_received(frame)
         assert leg.messages == 0
         assert (await found.receive())["type"] == "websocket.connect"
         assert (await found.receive())["code"] == (1009 if code == 1009 else 1006)

@@ -56,7 +56,8 @@ def play(scene: Callable[[Two], Awaitable[None]], *, joined: bool = True) -> Non
             ours, theirs = socket.socketpair()
             theirs.setblocking(False)
             leg = Leg(masked=masked, message_bytes=10_000, ping_s=20, close_s=5)
-            await loop.create_connection(lambda leg=leg: leg, sock=ours)  # type: ignore[misc]
+            transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+            leg.take(transport)
             made.append((leg, theirs))
         (caller, one), (upstream, other) = made
         two = Two(caller, upstream, one, other)
