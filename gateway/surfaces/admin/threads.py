@@ -152,7 +152,7 @@ class ShowDoor:
     async def answer(self, asked: Asked, request: ShowRequest) -> Answered:
         def read() -> tuple[Wire, Told]:
             shown = self.threads(asked.snapshot).show(request.source, request.thread)
-            told = {"thread": str(shown.thread_id), "revision": shown.revision}
+            told: Told = {"thread": str(shown.thread_id), "revision": shown.revision}
             return ShowReply(request_id=asked.request_id, shown=shown), told
 
         return await _of_own_source(asked, request, read)
@@ -175,7 +175,7 @@ class HistoryDoor:
             history = self.threads(asked.snapshot).history(
                 request.source, request.thread, before=request.before, limit=request.limit
             )
-            told = {"thread": str(history.thread_id), "revisions": len(history.revisions)}
+            told: Told = {"thread": str(history.thread_id), "revisions": len(history.revisions)}
             return HistoryReply(request_id=asked.request_id, history=history), told
 
         return await _of_own_source(asked, request, read)
@@ -201,7 +201,7 @@ class EditDoor:
                 author=asked.principal.subject_id,
                 reason=request.reason,
             )
-            told = {
+            told: Told = {
                 "thread": str(edited.thread_id),
                 "revision": edited.revision,
                 "changes": len(request.edit.changes),
