@@ -24,7 +24,7 @@ _JUDGED: Final = ("match", "identify", "place", "decide")
 _BODILESS: Final = frozenset({204, 304})
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _CLOSE: Final = b"connection: close\r\n"
-_LENGTH: Final = b"\r\ncontent-length: "
+_LENGTH: Final = b"content-length: "
 
 
 class Crossing:
@@ -116,7 +116,7 @@ class Crossing:
         if reading is not None:
             reading.passed = passed
         body, framing = exchange.taken(), _CLOSE if way.closes else b""
-        if _LENGTH not in passed:
+        if not passed.startswith(_LENGTH) and b"\n" + _LENGTH not in passed:
             body, framing = b"%x\r\n%b\r\n0\r\n\r\n" % (body_bytes, body), framing + _CHUNKED
         head = b"%b%b%bx-request-id: %b\r\n%b%b\r\n" % (
             STATUS_LINE[status],

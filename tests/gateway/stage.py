@@ -28,6 +28,7 @@ from gateway.holder import SnapshotHolder
 from gateway.ingress.door import Door
 from gateway.ingress.limits import Limits
 from gateway.ingress.provenance import trusted_peer
+from gateway.ingress.shortcut import Lane, Way
 from gateway.journal.contract import Breaches
 from gateway.journal.event import JournalUnavailable, SecurityEvent
 from gateway.relay.fleet import Fleet
@@ -215,6 +216,19 @@ class Records:
         self.some.set()
 
 
+class Counted:
+    """The lane of a stage, and how many requests it took."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.taken = 0
+        self._lane = lane
+
+    def take(self, way: Way, data: bytes) -> bool:
+        taken = self._lane.take(way, data)
+        self.taken += taken
+        return taken
+
+
 class Stage:
     """The gateway under test. ``reset`` between tests; one per session is enough."""
 
@@ -325,6 +339,8 @@ class Stage:
         )
         self.streams = app.streams
         self.keeper = Keeper(app)
+        self.lane = Counted(lanes_of(self.keeper))
+        self.authenticator = app.authenticator
 
         async def drain() -> None:
             self.drained.set()
@@ -345,7 +361,7 @@ class Stage:
             on_ready=ready,
             on_end=app.streams.drain,
             door=self.door,
-            lane=lanes_of(self.keeper),
+            lane=self.lane,
         )
         await self.hop.aclose()
         behind.close()
