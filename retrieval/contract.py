@@ -22,6 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 Address = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 Revision = Annotated[int, Field(ge=1, le=2_147_483_647)]
+TEXT_BYTES_MAX: Final = 2_000_000
+"""UTF-8 bytes of unit texts in one answer, at most."""
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,63}$")]
 Question = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
 
@@ -53,6 +55,7 @@ class RetrieveRequest(Wire):
     turns: Annotated[tuple[Question, ...], Field(max_length=20)] = ()
     thread: Address | None = None
     k: Annotated[int, Field(ge=1, le=50)] = 10
+    max_bytes: Annotated[int, Field(ge=1_024, le=TEXT_BYTES_MAX)] | None = None
     mode: Literal["auto", "raw"] = "auto"
     audience: Word | None = None
     task_scope: Word | None = None
@@ -200,7 +203,11 @@ class AppliedScope(Wire):
 
 
 class FallbackSignal(Wire):
+    """Why no thread stands behind a pack, and how many units of those asked for (``k``) there
+    are not: ``shortfall`` is about units that this caller may read, and about no others."""
+
     reason: Literal["missing_thread", "weak_thread", "raw_requested"]
+    shortfall: Annotated[int, Field(ge=0, le=50)] = 0
 
 
 class Signal(Wire):
@@ -213,6 +220,19 @@ class Signal(Wire):
 class Risk(Wire):
     authority: str | None
     risk_class: str | None
+
+
+class Cut(Wire):
+    """That units which this caller may read were left out of a pack, whole ones from the end.
+
+    ``bytes``: the texts would have exceeded ``max_bytes``, which is for the whole answer.
+    ``count``: ``k`` or the bounds of a pack. ``omitted_units`` stand in no list of this pack; they
+    may be asked for by a larger budget or by their address.
+    """
+
+    reason: Literal["bytes", "count"]
+    omitted_units: int
+    max_bytes: int
 
 
 class Pack(Wire):
@@ -241,6 +261,7 @@ class Pack(Wire):
     fallback_signal: FallbackSignal | None
     score: float | None
     signal_breakdown: tuple[Signal, ...]
+    cut: Cut | None
 
 
 FIFTEEN: Final = (

@@ -23,6 +23,7 @@ from typing import Final, TypedDict
 from uuid import UUID, uuid4
 
 from policies.snapshot import Snapshot
+from policies.thresholds import Thresholds
 from retrieval.consumer import answers as consumer
 from retrieval.contract import (
     Answer,
@@ -50,15 +51,22 @@ from retrieval.errors import (
 from retrieval.fallback.trigger import Reason, fallback_reason
 from retrieval.fallback.turns import whole_question
 from retrieval.pack.annotate import applied_scope
-from retrieval.pack.assemble import Resolved, fallback_pack, governed_of, thread_pack, unit_ref
+from retrieval.pack.assemble import (
+    Budget,
+    Resolved,
+    fallback_pack,
+    governed_of,
+    thread_pack,
+    unit_ref,
+)
 from retrieval.pack.gather import gather, permitted_edges, relate
 from retrieval.settings import K_DEFAULT, ServiceSettings
 from retrieval.signals.ledger import Delivery, Ledger
 from retrieval.stores.ports import TruthReader
 from retrieval.stores.postgres import PostgresTruth
 from retrieval.telemetry import Timings
-from retrieval.threads.rank import Candidate, chosen, standings
-from retrieval.threads.resolve import by_reference, resolve
+from retrieval.threads.rank import chosen, standings
+from retrieval.threads.resolve import Candidate, Resolver, by_reference
 from retrieval.vectors import VectorSide, VectorState
 
 log = logging.getLogger(__name__)
@@ -80,6 +88,7 @@ class _Call:
     ask: Ask
     reader: TruthReader
     exclude: frozenset[UUID]
+    thresholds: Thresholds
     timings: Timings
     discrepancies: list[Discrepancy] = field(default_factory=list)
     weak: list[UUID] = field(default_factory=list)
@@ -103,6 +112,9 @@ class Retrieval:
         self._truth: Final = truth
         self._vectors: Final = vectors
         self._ledger: Final = ledger
+        self._resolver: Final = Resolver(
+            settings.resolution, model=vectors.model, embedded=vectors.embedded
+        )
 
     async def ask(self, ask: Ask) -> Answer:
         """The answer to one request; refusals are answers too, nothing is raised.
@@ -156,8 +168,10 @@ class Retrieval:
     async def _answer(self, ask: Ask, timings: Timings) -> Answer:
         operation = self._operation(ask)
         with timings.phase(Phase.TOTAL):
-            async with self._truth.reading(ask.subject, self._snapshot()) as reader:
-                call = _Call(ask, reader, frozenset(ask.exclude), timings)
+            snapshot = self._snapshot()
+            async with self._truth.reading(ask.subject, snapshot) as reader:
+                excluded = frozenset(ask.exclude)
+                call = _Call(ask, reader, excluded, snapshot.thresholds, timings)
                 try:
                     answer = await operation(call)
                 except NotFound as hidden:  # what was found out on the way goes along
@@ -233,23 +247,30 @@ class Retrieval:
             raise MalformedAsk("operation `retrieve` lacks its request")
         if request.mode == "raw":
             return await self._from_vectors(call, request, "raw_requested")
-        settings = self.settings.resolution
         with call.timings.phase(Phase.RESOLVE):
-            resolution = await resolve(
-                call.reader, query=request.query, reference=request.thread, settings=settings
+            resolution = await self._resolver.resolve(
+                call.reader,
+                query=request.query,
+                reference=request.thread,
+                thresholds=call.thresholds,
+                exclude=call.exclude,
             )
         if resolution.explicit:
             return await self._from_threads(call, resolution.candidates, k=request.k)
         with call.timings.phase(Phase.RANK):
             standing = await standings(call.reader, resolution.candidates, exclude=call.exclude)
-        reason = fallback_reason([one.status for one in standing])
+        reason = fallback_reason([one.weak(call.thresholds) for one in standing])
         if reason is not None:
             call.weak.extend(one.candidate.thread.id for one in standing)
             return await self._from_vectors(call, request, reason)
-        return await self._from_threads(call, chosen(standing, settings), k=request.k)
+        best = chosen(standing, call.thresholds)
+        return await self._from_threads(call, best, k=request.k, degraded=resolution.degraded)
 
-    async def _from_threads(self, call: _Call, threads: Sequence[Candidate], *, k: int) -> Answer:
+    async def _from_threads(
+        self, call: _Call, threads: Sequence[Candidate], *, k: int, degraded: bool = False
+    ) -> Answer:
         """Packs of these threads, in order. Needs no vectors, and says when they are down."""
+        budget = self._budget(call)
         vectors_up = asyncio.create_task(self._vectors.answers())
         try:
             with call.timings.phase(Phase.ASSEMBLE):
@@ -266,6 +287,8 @@ class Retrieval:
                         subject=call.ask.subject,
                         k=k,
                         settings=self.settings.pack,
+                        thresholds=call.thresholds,
+                        budget=budget,
                         pack_id=uuid4(),
                     )
                     for material, candidate in zip(gathered.materials, threads, strict=True)
@@ -274,7 +297,7 @@ class Retrieval:
             response = Response(
                 mode="single" if len(packs) == 1 else "multi",
                 packs=packs,
-                degraded=() if await vectors_up else ("vector",),
+                degraded=() if await vectors_up and not degraded else ("vector",),
             )
         finally:
             vectors_up.cancel()
@@ -300,12 +323,19 @@ class Retrieval:
             pack = fallback_pack(
                 found.hits,
                 relate(edges, hydrated.units, touching=shown),
-                FallbackSignal(reason=reason),
+                FallbackSignal(reason=reason, shortfall=request.k - len(found.hits)),
                 subject=call.ask.subject,
                 settings=self.settings.pack,
+                budget=self._budget(call),
                 pack_id=uuid4(),
             )
         return _answered(call, Response(mode="fallback", packs=(pack,)))
+
+    def _budget(self, call: _Call) -> Budget:
+        """The bytes of text that the whole answer may hold: the caller's wish, within bounds."""
+        request, most = call.ask.request, self.settings.pack.text_bytes_max
+        wish = request.max_bytes if request is not None else None
+        return Budget(most if wish is None else min(wish, most))
 
     async def _truth_state(self) -> str:
         try:

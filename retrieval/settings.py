@@ -14,6 +14,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from retrieval.contract import TEXT_BYTES_MAX
+
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -23,26 +25,22 @@ class _Section(BaseModel):
 
 
 class ResolutionSettings(_Section):
-    """When a question names a thread.
+    """How much is looked at to resolve a question. How sure it must be is the policy's to say
+    (``rules/retrieval.yaml``)."""
 
-    ``coverage_min``: the share of the question's word mass that a thread must have to be a
-    hit. ``margin``: how far the best must stand above the next to be the only one (scores
-    are in 0..1). See ``retrieval.threads.keyword`` for the theory and the figures.
-    """
-
-    coverage_min: Share = 0.45
-    margin: Share = 0.15
-    threads_max: Annotated[int, Field(ge=1, le=10)] = 3
     words_max: Count = 64
     """Words of a question that are looked at; the wire allows 4,000 characters."""
     references_max: Count = 6
     """Tokens of a question that are tried as an explicit reference; each is one look-up."""
     shortlist: Count = 24
-    """Keyword hits that are ranked with health, recency and authority."""
+    """Candidates that are ranked with health, recency, authority and lifecycle."""
+    centroids_max: Annotated[int, Field(ge=1, le=100_000)] = 5_000
+    """Up to so many permitted threads, each is compared with the question by its centroid; beyond,
+    only those that words, labels or addresses found."""
 
 
 class PackSettings(_Section):
-    """How much stands in one pack. A cap never shows: nothing is counted for the caller."""
+    """How much stands in one pack. What a bound leaves out is said in the pack (``cut``)."""
 
     supporting_max: Count = 20
     reports_max: Count = 5
@@ -51,10 +49,9 @@ class PackSettings(_Section):
     suspects_max: Count = 40
     members_max: Count = 2_000
     """Members of one thread that are looked at, best ordered first."""
-    text_bytes_max: Annotated[int, Field(ge=1_024)] = 2_000_000
-    """UTF-8 bytes of unit texts in one pack; whole units are left out from the end."""
-    confidence_min: Share = 0.6
-    """Memberships below it are suspect links."""
+    text_bytes_max: Annotated[int, Field(ge=1_024, le=TEXT_BYTES_MAX)] = TEXT_BYTES_MAX
+    """UTF-8 bytes of unit texts in one answer, when the caller names no budget of its own and as
+    the most that it may name; whole units are left out from the end."""
 
 
 class ServiceSettings(_Section):

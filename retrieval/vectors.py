@@ -15,7 +15,7 @@ from uuid import UUID
 
 from retrieval.embed.ports import Embedder
 from retrieval.errors import IndexUnavailable, StoreUnavailable
-from retrieval.fallback.candidates import Found, search
+from retrieval.fallback.candidates import Found, embedded, search
 from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.ports import TruthReader
 from retrieval.stores.qdrant import QdrantIndex
@@ -47,6 +47,18 @@ class VectorSide:
     ) -> Found:
         """See ``fallback.candidates.search``; the embedding runs off the event loop."""
         return await search(query, reader, self._index, self._embedder, k=k, exclude=exclude)
+
+    @property
+    def model(self) -> str:
+        """The name under which vectors of this side are stored."""
+        return self._embedder.name
+
+    async def embedded(self, question: str) -> bytes | None:
+        """The stored form of a question's vector; ``None`` when the model was not trained on its
+        language or finds nothing in it. Raises IndexUnavailable when the embedder fails."""
+        if not self._embedder.reads(question):
+            return None
+        return await asyncio.to_thread(embedded, self._embedder, question)
 
     async def answers(self) -> bool:
         """Whether the index can be read at this moment. Cost: at most one call at a time."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal
 
-from retrieval.threads.health import WEAK, Status
-
 Reason = Literal["missing_thread", "weak_thread", "raw_requested"]
 
 
-def fallback_reason(threads: Collection[Status]) -> Reason | None:
+def fallback_reason(weak: Collection[bool]) -> Reason | None:
     """Why the vector path is needed, or ``None`` when threads answer.
 
-    ``threads`` are the verdicts on the permitted threads that the question may mean. A thread
-    that the caller named is not asked about: it is an answer whatever its verdict.
+    ``weak`` says of each permitted thread that the question may mean whether it is no basis for an
+    answer. A thread that the caller named is not asked about: it is an answer in any state.
     """
-    if not threads:
+    if not weak:
         return "missing_thread"
-    return "weak_thread" if WEAK.issuperset(threads) else None
+    return "weak_thread" if all(weak) else None

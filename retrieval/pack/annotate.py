@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal
 from uuid import UUID
 
+from policies.thresholds import Thresholds
 from retrieval.contract import AppliedScope, Gap, Health, LinkRef, SubjectWire, SuspectLink
 from retrieval.pack.gather import Member, Related
 from retrieval.pack.order import STAGE_ORDER
@@ -56,12 +57,12 @@ def known_gaps(
 
 
 def suspect_links(
-    members: Iterable[Member], *, confidence_min: float, suspects_max: int
+    members: Iterable[Member], *, thresholds: Thresholds, suspects_max: int
 ) -> tuple[SuspectLink, ...]:
     """Memberships that a reader must be warned of, by canonical address."""
     found = []
     for member in members:
-        reason = suspicion(member.link, confidence_min=confidence_min)
+        reason = suspicion(member.link, thresholds)
         if reason is not None:
             found.append(
                 SuspectLink(
@@ -74,16 +75,18 @@ def suspect_links(
     return tuple(sorted(found, key=lambda s: s.canonical_address)[:suspects_max])
 
 
-def suspicion(link: MembershipRow, *, confidence_min: float) -> Suspicion | None:
+def suspicion(link: MembershipRow, thresholds: Thresholds) -> Suspicion | None:
     """Why a membership is suspect, the gravest reason first; None for a sound one.
 
-    A status that is not known is treated as one that a human must look at.
+    A status that is not known is treated as one that a human must look at. That a link is wrong is
+    told for the policy's number of days; then it is no news to anybody.
     """
     if link.status == "wrong_link":
-        return "wrong_link"
+        return "wrong_link" if link.judged_days < thresholds.wrong_link_days else None
     if link.status != "active":
         return "needs_human"
-    return "low_confidence" if confidence(link.confidence) < confidence_min else None
+    low = round(confidence(link.confidence) * 100, 2) < thresholds.confidence_percent
+    return "low_confidence" if low else None
 
 
 def related_links(

@@ -6,17 +6,21 @@ Laws
     * The aggregates (authority, risk) are over delivered units only.
     * A text is shown whole or not at all: beyond the budget of bytes whole units are dropped, from
       the end of a fixed order. The gateway compares each text with the hash of its revision.
+    * What was left out is said (``cut``), and depends on units that the caller may read alone.
 
 Source: seed section 4.4. This module is pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
+from policies.thresholds import Thresholds
 from retrieval.contract import (
+    Cut,
     FallbackSignal,
     Governed,
     Pack,
@@ -48,16 +52,23 @@ class Resolved:
     signals: tuple[Signal, ...]
 
 
-class _Budget:
-    """Bytes of text that a pack may still hold. Once a unit does not fit, none does."""
+class Budget:
+    """Bytes of text that an answer may still hold. Once a unit does not fit, none does."""
 
     def __init__(self, bytes_max: int) -> None:
+        self.bytes_max: Final = bytes_max
         self._left = bytes_max
+
+    @property
+    def spent(self) -> bool:
+        """Whether a unit was left out for want of bytes."""
+        return self._left < 0
 
     def take(self, units: Iterable[UnitRow]) -> Iterator[UnitRow]:
         for unit in units:
-            self._left -= len(unit.body.encode("utf-8", "surrogatepass"))
-            if self._left < 0:
+            if not self.spent:
+                self._left -= len(unit.body.encode("utf-8", "surrogatepass"))
+            if self.spent:
                 return
             yield unit
 
@@ -69,16 +80,17 @@ def thread_pack(
     subject: SubjectWire,
     k: int,
     settings: PackSettings,
+    thresholds: Thresholds,
+    budget: Budget,
     pack_id: UUID,
 ) -> Pack:
-    """The pack of one thread; ``k`` bounds its core units."""
+    """The pack of one thread; ``k`` bounds its core units, ``budget`` is that of the answer."""
     sound = [member for member in material.members if not member.wrong]
     core = [m.unit for m in sound if m.link.role == "canonical"]
     second = [m.unit for m in sound if m.link.role == "supporting"]
     reports = sorted(
         (m.unit for m in sound if m.link.role == "report" or _is_report(m.unit)), key=recency_key
     )
-    budget = _Budget(settings.text_bytes_max)
     canonical_units = _refs(budget.take(core[:k]))
     supporting_units = _refs(budget.take(second[: settings.supporting_max]))
     latest_reports = _refs(budget.take(reports[: settings.reports_max]))
@@ -99,7 +111,7 @@ def thread_pack(
         ),
         suspect_links=annotate.suspect_links(
             material.members,
-            confidence_min=settings.confidence_min,
+            thresholds=thresholds,
             suspects_max=settings.suspects_max,
         ),
         last_health_status=annotate.health_of(material.verdict),
@@ -110,6 +122,7 @@ def thread_pack(
         fallback_signal=None,
         score=resolved.score,
         signal_breakdown=resolved.signals,
+        cut=_cut({one.unit.id for one in sound} - delivered.keys(), budget),
     )
 
 
@@ -120,10 +133,10 @@ def fallback_pack(
     *,
     subject: SubjectWire,
     settings: PackSettings,
+    budget: Budget,
     pack_id: UUID,
 ) -> Pack:
     """The ad-hoc pack of ranked units that no thread stands behind, best first."""
-    budget = _Budget(settings.text_bytes_max)
     kept = list(budget.take(one.unit for one in ranked))
     scores = {one.unit.id: one.score for one in ranked}
     canonical_units = tuple(_ref(unit, scores[unit.id]) for unit in kept)
@@ -151,6 +164,7 @@ def fallback_pack(
         fallback_signal=signal,
         score=None,
         signal_breakdown=(),
+        cut=_cut({one.unit.id for one in ranked} - by_id.keys(), budget),
     )
 
 
@@ -199,6 +213,17 @@ def _ref(unit: UnitRow, score: float | None) -> UnitRef:
 
 def _refs(units: Iterable[UnitRow]) -> tuple[UnitRef, ...]:
     return tuple(_ref(unit, None) for unit in units)
+
+
+def _cut(omitted: Collection[UUID], budget: Budget) -> Cut | None:
+    """That units which the caller may read were left out; their number is the caller's to know."""
+    if not omitted:
+        return None
+    return Cut(
+        reason="bytes" if budget.spent else "count",
+        omitted_units=len(omitted),
+        max_bytes=budget.bytes_max,
+    )
 
 
 def _distinct(*lists: Sequence[UnitRef]) -> dict[UUID, UnitRef]:

@@ -7,7 +7,7 @@ Laws
       edge, no covered gap comes from it.
     * Nothing is counted for the caller.
 
-Cost: five queries, whatever the number of threads, plus one per thread for its artifacts.
+Cost: at most seven queries, whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from retrieval.stores.rows import (
     ThreadRow,
     UnitRow,
 )
-from retrieval.threads.health import Verdict, combine
+from retrieval.threads.health import Verdict, combine, with_feedback
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,8 @@ async def gather(
     ends = {end for edge in edges for end in (edge.src, edge.dst)}
     hydrated = await reader.hydrate(member_ids | ends, exclude=exclude, offered_by="thread_index")
     parts = await reader.partials(ids)
+    feedback = {row.thread_id: row for row in await reader.feedback(ids)}
+    artifacts = await reader.artifacts(ids)
     materials = []
     for thread in threads:
         mine = [
@@ -100,8 +102,8 @@ async def gather(
                 thread=thread,
                 members=tuple(sorted(mine, key=lambda member: order_key(member.unit))),
                 related=relate(edges, hydrated.units, touching=own),
-                artifacts=tuple(await reader.artifacts([thread.id])),
-                verdict=verdict_of(thread.id, parts),
+                artifacts=tuple(one for one in artifacts if one.thread_id == thread.id),
+                verdict=with_feedback(verdict_of(thread.id, parts), feedback.get(thread.id)),
             )
         )
     return Gathered(tuple(materials), hydrated.discrepancies)

@@ -2,7 +2,7 @@
 
 Laws
     * Only the worker's login reads here, after the response, and what it finds goes to owners.
-    * The same resolver and the same measure as for callers, over all classes and compartments.
+    * The same resolver, model and measure as for callers, over all classes and compartments.
     * Quarantined objects (class -1) are in no list, so they count as absent, as for callers.
 
 Source: architecture section 6 (signals are classified by a separate non-serving role).
@@ -10,18 +10,21 @@ Source: architecture section 6 (signals are classified by a separate non-serving
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection
 
 from policies.decision import SHARED, Grant, PolicyDigest, Scope
+from policies.thresholds import Thresholds
+from retrieval.embed.ports import Embedder
+from retrieval.fallback.candidates import embedded
 from retrieval.settings import ResolutionSettings
 from retrieval.stores.postgres.reader import PostgresReader
-from retrieval.threads.keyword import Word, question_words, score_threads, terms_of
-from retrieval.threads.resolve import resolve
+from retrieval.threads.keyword import question_words, score_threads, terms_of, weigh
+from retrieval.threads.resolve import Resolver
 
 _EVERYTHING: Final = """
 select array(select class_id from gate.unit_class order by class_id),
@@ -47,28 +50,29 @@ group by u.id
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Frequencies:
-    """How many units there are, and how many of them have each term."""
-
-    units: int
-    by_term: dict[int, int]
-
-
 class Corpus:
     """Everything that is stored, over one connection of the worker's login."""
 
-    def __init__(self, connection: AsyncConnection[Any], settings: ResolutionSettings) -> None:
+    def __init__(
+        self, connection: AsyncConnection[Any], settings: ResolutionSettings, embedder: Embedder
+    ) -> None:
         self._connection: Final = connection
         self._settings: Final = settings
+        self._embedder: Final = embedder
+        self._resolver: Final = Resolver(settings, model=embedder.name, embedded=self._embedded)
 
-    async def has_thread(self, query: str) -> bool:
-        """Whether any thread would be found for this question by somebody who may read all."""
+    async def has_thread(self, query: str, thresholds: Thresholds) -> bool:
+        """Whether any thread would be found for this question by somebody who may read all.
+
+        Raises StoreUnavailable, and IndexUnavailable when the embedder does not answer.
+        """
         everything = await self._scope()
         reader = PostgresReader(
             self._connection, everything, own=everything.grant, lag_objective_s=0.0
         )
-        found = await resolve(reader, query=query, reference=None, settings=self._settings)
+        found = await self._resolver.resolve(
+            reader, query=query, reference=None, thresholds=thresholds
+        )
         return bool(found.candidates)
 
     async def coverage(self, query: str, among: Collection[UUID] | None = None) -> float:
@@ -76,24 +80,29 @@ class Corpus:
 
         ``among``: of these units only. Masses are over the whole corpus either way. A question
         without telling words is about nothing: 0. Cost: an index look-up; a scan over all lexical
-        forms (some 0.3 s for 100,000 units) only when its words could suffice.
+        forms (some 0.3 s for 100,000 units) only when the corpus has any of its words.
         """
         question = question_words(query, words_max=self._settings.words_max)
-        if not question:
-            return 0.0
         terms = terms_of(question)
-        frequencies = await self._frequencies(terms)
-        if among is None and not frequencies.by_term:
-            return 0.0
-        cursor = await self._connection.execute(
-            _POSTINGS, {"terms": terms, "ids": None if among is None else list(among)}
-        )
-        return await _best(question, cursor, frequencies)
-
-    async def _frequencies(self, terms: list[int]) -> Frequencies:
         cursor = await self._connection.execute(_FREQUENCIES, {"terms": terms})
         counted = dict(await cursor.fetchall())
-        return Frequencies(counted.pop(None, 0) or 0, {t: n for t, n in counted.items() if n > 0})
+        units = counted.pop(None, 0) or 0
+        frequencies = {term: count for term, count in counted.items() if count > 0}
+        if not frequencies:
+            return 0.0
+        values = {"terms": terms, "ids": None if among is None else list(among)}
+        cursor = await self._connection.execute(_POSTINGS, values)
+        postings = {
+            unit_id: dict(zip(found, weights, strict=True))
+            for unit_id, found, weights in await cursor.fetchall()
+        }
+        asked = weigh(question, frequencies=frequencies, threads=units)
+        return max((score.coverage for score in score_threads(asked, postings)), default=0.0)
+
+    async def _embedded(self, query: str) -> bytes | None:
+        if not self._embedder.reads(query):
+            return None
+        return await asyncio.to_thread(embedded, self._embedder, query)
 
     async def _scope(self) -> Scope:
         row = await (await self._connection.execute(_EVERYTHING)).fetchone()
@@ -110,16 +119,3 @@ class Corpus:
             jurisdictions=tuple(sorted(set(jurisdictions) - {SHARED})),
             consented_units=(),
         )
-
-
-async def _best(
-    question: tuple[Word, ...], cursor: AsyncCursor[Any], frequencies: Frequencies
-) -> float:
-    postings = {
-        unit_id: dict(zip(terms, weights, strict=True))
-        for unit_id, terms, weights in await cursor.fetchall()
-    }
-    scores = score_threads(
-        question, postings=postings, frequencies=frequencies.by_term, threads=frequencies.units
-    )
-    return max((score.coverage for score in scores), default=0.0)

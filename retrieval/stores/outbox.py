@@ -169,7 +169,8 @@ class OutboxWorker:
             if lag.pending == 0 and not self._doubtful:
                 async with self._connected() as connection:
                     await self._refresh(connection)
-                return done
+                    if not await thread_index.waiting(connection, self._embedder.name):
+                        return done
             if lag.set_aside and lag.pending:
                 raise IndexUnavailable(Store.QDRANT, self._last_failure)
             await asyncio.sleep(_POLL_S)

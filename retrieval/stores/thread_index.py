@@ -31,10 +31,11 @@ _OF_PARTIAL: Final = """
       on e.unit_id = u.id and e.revision = u.current_revision and e.model = %(model)s
     where m.thread_id = p.thread_id and m.status <> 'wrong_link' and u.deleted_at is null
       and u.class_id = p.class_id and u.tenant = p.tenant and u.jurisdiction = p.jurisdiction"""
-_BARE: Final = f"""
-    select p.thread_id, p.class_id, p.tenant, p.jurisdiction
+_READY: Final = f"""
     from brain.thread_partial p
-    where p.vector_sum is null and not exists (select {_OF_PARTIAL} and e.vector is null)
+    where p.vector_sum is null and not exists (select {_OF_PARTIAL} and e.vector is null)"""
+_BARE: Final = f"""
+    select p.thread_id, p.class_id, p.tenant, p.jurisdiction {_READY}
     order by p.thread_id, p.class_id, p.tenant, p.jurisdiction
     limit %(limit)s
     for update of p skip locked"""
@@ -59,6 +60,8 @@ _POST: Final = """
     insert into brain.label_term (term, label_id, phrase, position, words)
     select * from unnest(%(terms)s::integer[], %(labels)s::uuid[], %(phrases)s::smallint[],
                          %(positions)s::smallint[], %(words)s::smallint[])"""
+_WAITING: Final = f"""
+    select exists (select {_READY}) or exists (select from brain.label_term where term = -1)"""
 _POSTED: Final = "delete from brain.label_term where term = -1 and label_id = any (%(labels)s)"
 
 
@@ -89,6 +92,13 @@ async def refresh(connection: AsyncConnection[Any], model: str) -> int:
         values = {"model": model, "sum": packed, "key": sum_key(packed), **key}
         await connection.execute(_SUMMED, values)
     return len(bare) + await _post(connection)
+
+
+async def waiting(connection: AsyncConnection[Any], model: str) -> bool:
+    """Whether a sum or posting is still to be made, or is being made by another worker."""
+    cursor = await connection.execute(_WAITING, {"model": model})
+    row = await cursor.fetchone()
+    return row is not None and row[0] is True
 
 
 async def distrust(connection: AsyncConnection[Any], model: str) -> None:

@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from retrieval.stores.rows import FeedbackRow
+
 
 class Status(StrEnum):
     """Verdicts in rising order of severity. Source: seed section 4.3."""
@@ -31,10 +33,6 @@ class Status(StrEnum):
     STALE = "stale"
 
 
-WEAK: Final = frozenset({Status.STALE, Status.OVERBROAD, Status.TOO_NARROW, Status.NOISY_RETRIEVAL})
-"""Verdicts with which a thread alone is not a basis for an answer (seed 4.7, ``weak_thread``).
-``UNKNOWN`` is none of them: absence of a verdict says nothing against a thread."""
-
 _WHOLE: Final = frozenset({Status.STALE, Status.TOO_NARROW})
 _SEVERITY: Final = {status: rank for rank, status in enumerate(Status)}
 
@@ -45,10 +43,6 @@ class Verdict:
 
     status: Status
     checked_at: datetime | None
-
-    @property
-    def weak(self) -> bool:
-        return self.status in WEAK
 
 
 def combine(parts: Iterable[Mapping[str, object]]) -> Verdict:
@@ -66,6 +60,22 @@ def combine(parts: Iterable[Mapping[str, object]]) -> Verdict:
         return Verdict(Status.UNKNOWN, None)
     telling = [status for status in statuses if status not in _WHOLE] or statuses
     return Verdict(max(telling, key=_SEVERITY.__getitem__), max(times, default=None))
+
+
+def with_feedback(verdict: Verdict, feedback: FeedbackRow | None) -> Verdict:
+    """The verdict with what the caller's own audience found of the thread.
+
+    Readers can worsen a verdict, and be the only ones who have one; sound to them is not sound to
+    whoever checked the thread.
+    """
+    if feedback is None:
+        return verdict
+    said = combine([{"status": feedback.status, "checked_at": feedback.checked_at.isoformat()}])
+    if verdict == Verdict(Status.UNKNOWN, None):
+        return said
+    times = [moment for moment in (verdict.checked_at, said.checked_at) if moment is not None]
+    worse = max(verdict.status, said.status, key=_SEVERITY.__getitem__)
+    return Verdict(worse, max(times, default=None))
 
 
 def _status(word: object) -> Status:

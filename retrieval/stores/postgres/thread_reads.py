@@ -43,6 +43,7 @@ class ThreadReads(Reads):
         self._members: dict[UUID, list[MembershipRow]] = {}
         self._partials: dict[UUID, list[PartialRow]] = {}
         self._artifacts: dict[UUID, list[ArtifactRow]] = {}
+        self._feedback: dict[UUID, FeedbackRow | None] = {}
 
     async def thread_by_reference(self, reference: str) -> ThreadRow | None:
         """See ``ports.TruthReader.thread_by_reference``."""
@@ -151,8 +152,12 @@ class ThreadReads(Reads):
 
     async def feedback(self, thread_ids: Collection[UUID]) -> Sequence[FeedbackRow]:
         """See ``ports.TruthReader.feedback``."""
-        rows = await self._rows(statements.FEEDBACK, ids=by_id(thread_ids)) if thread_ids else []
-        return [FeedbackRow(*row) for row in rows]
+        asked = [thread_id for thread_id in thread_ids if thread_id not in self._feedback]
+        rows = await self._rows(statements.FEEDBACK, ids=asked) if asked else []
+        self._feedback |= dict.fromkeys(asked)
+        self._feedback |= {row[0]: FeedbackRow(*row) for row in rows}
+        known = (self._feedback[thread_id] for thread_id in by_id(set(thread_ids)))
+        return [row for row in known if row is not None]
 
     def _thread(self, row: Sequence[Any]) -> ThreadRow:
         thread_id, class_id, tenant, jurisdiction = row[:4]

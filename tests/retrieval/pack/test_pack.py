@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.thresholds import DEFAULTS
 from retrieval.contract import (
     FIFTEEN,
+    Cut,
     FallbackSignal,
     Pack,
     ReadingStep,
@@ -22,8 +24,8 @@ from retrieval.contract import (
 )
 from retrieval.fallback.candidates import Hit
 from retrieval.pack.annotate import suspicion
-from retrieval.pack.assemble import Resolved, fallback_pack, thread_pack
-from retrieval.pack.gather import Member
+from retrieval.pack.assemble import Budget, Resolved, fallback_pack, thread_pack
+from retrieval.pack.gather import Member, ThreadMaterial
 from retrieval.pack.order import AUTHORITY_ORDER, RISK_ORDER, STAGE_ORDER, order_key
 from retrieval.settings import PackSettings
 from retrieval.stores.rows import UnitRow
@@ -43,11 +45,24 @@ RESOLVED = Resolved(0.9, (Signal(source="keyword", score=0.9),))
 CAPS = PackSettings(supporting_max=3, reports_max=2, suspects_max=50)
 
 
-def _pack(*listed: Member, k: int = 50, settings: PackSettings = CAPS) -> Pack:
-    ordered = sorted(listed, key=lambda one: order_key(one.unit))
+def _made(
+    made: ThreadMaterial, *, k: int = 50, settings: PackSettings = CAPS, bytes_max: int = 1_000_000
+) -> Pack:
     return thread_pack(
-        material(*ordered), RESOLVED, subject=SUBJECT, k=k, settings=settings, pack_id=PACK_ID
+        made,
+        RESOLVED,
+        subject=SUBJECT,
+        k=k,
+        settings=settings,
+        thresholds=DEFAULTS,
+        budget=Budget(bytes_max),
+        pack_id=PACK_ID,
     )
+
+
+def _pack(*listed: Member, k: int = 50, bytes_max: int = 1_000_000) -> Pack:
+    ordered = sorted(listed, key=lambda one: order_key(one.unit))
+    return _made(material(*ordered), k=k, bytes_max=bytes_max)
 
 
 def _addresses(units: Sequence[UnitRef | ReadingStep | SuspectLink]) -> list[str]:
@@ -135,7 +150,7 @@ def test_every_doubtful_link_is_surfaced(listed: list[Member]) -> None:
 def test_the_gravest_doubt_is_named(status: str, confidence: float, reason: str | None) -> None:
     """One reason a link."""
     link = member(unit(1), status=status, confidence=confidence).link
-    assert suspicion(link, confidence_min=0.6) == reason
+    assert suspicion(link, DEFAULTS) == reason
 
 
 @given(listed=members)
@@ -179,7 +194,7 @@ def test_a_gap_is_an_artifact_that_no_member_fills(
         artifact(1, stage="design", kind="design"),
     )
     made = material(*members_of, artifacts=expected)
-    pack = thread_pack(made, RESOLVED, subject=SUBJECT, k=9, settings=CAPS, pack_id=PACK_ID)
+    pack = _made(made)
     assert [gap.title for gap in pack.known_gaps] == gaps
 
 
@@ -193,19 +208,66 @@ def test_links_lead_to_design_and_code_from_what_was_delivered() -> None:
     )
     edges = (related(code, design), related(faq, other), related(design, faq, "answers"))
     made = material(member(faq), member(design), edges=edges)
-    pack = thread_pack(made, RESOLVED, subject=SUBJECT, k=9, settings=CAPS, pack_id=PACK_ID)
+    pack = _made(made)
     links = [(x.relation, x.from_address, x.to_address) for x in pack.related_design_code_links]
     assert links == [("answers", "u:001", "u:003"), ("implements", "u:002", "u:001")]
 
 
+@pytest.mark.parametrize(("days", "told"), [(0, True), (89, True), (90, False), (400, False)])
+def test_a_wrong_link_is_told_while_it_is_news(days: int, told: bool) -> None:
+    """Mandated by seed 4.6, recent wrong_link; the policy says how recent."""
+    pack = _pack(member(unit(1), status="wrong_link", judged_days=days))
+    assert [one.reason for one in pack.suspect_links] == (["wrong_link"] if told else [])
+    assert pack.canonical_units == ()
+
+
 def test_texts_are_cut_by_whole_units_from_the_end() -> None:
-    """A bound that leaves no trace: what stays is whole, and first in the order."""
-    settings = PackSettings(text_bytes_max=1024)
+    """A bound that is told: what stays is whole, and first in the order."""
     listed = [member(unit(number, body="é" * 200)) for number in range(4)]
-    pack = _pack(*listed, member(unit(9), role="supporting"), settings=settings)
+    pack = _pack(*listed, member(unit(9), role="supporting"), bytes_max=1024)
     assert _addresses(pack.canonical_units) == ["u:000", "u:001"]
     assert pack.supporting_units == ()
     assert all(one.text == "é" * 200 for one in pack.canonical_units)
+    assert pack.cut == Cut(reason="bytes", omitted_units=3, max_bytes=1024)
+
+
+@given(listed=members, k=st.integers(1, 6), bytes_max=st.integers(0, 60))
+def test_a_cut_is_said_exactly_when_something_readable_is_left_out(
+    listed: list[Member], k: int, bytes_max: int
+) -> None:
+    """And its number is that of the sound units that stand in no list."""
+    pack = _pack(*listed, k=k, bytes_max=bytes_max)
+    shown = [*pack.canonical_units, *pack.supporting_units, *pack.latest_reports]
+    assert sum(len(one.text.encode()) for one in shown) <= bytes_max
+    sound = {one.unit.id for one in listed if one.link.status != "wrong_link"}
+    omitted = len(sound - {one.unit_id for one in shown})
+    if omitted:
+        assert pack.cut is not None
+        assert (pack.cut.omitted_units, pack.cut.max_bytes) == (omitted, bytes_max)
+        assert pack.cut.reason in ("bytes", "count")
+    else:
+        assert pack.cut is None
+
+
+def test_several_packs_of_one_answer_share_its_budget() -> None:
+    """The best thread's units first; a consumer with little room asks for little in all."""
+    budget = Budget(1_000)
+    first, second = (
+        thread_pack(
+            material(*(member(unit(number, body="x" * 400)) for number in numbers)),
+            RESOLVED,
+            subject=SUBJECT,
+            k=9,
+            settings=CAPS,
+            thresholds=DEFAULTS,
+            budget=budget,
+            pack_id=PACK_ID,
+        )
+        for numbers in ((1, 2), (3, 4))
+    )
+    assert (len(first.canonical_units), first.cut) == (2, None)
+    assert second.canonical_units == ()
+    assert second.cut == Cut(reason="bytes", omitted_units=2, max_bytes=1_000)
 
 
 @given(st.lists(units, max_size=8, unique_by=lambda one: one.id))
@@ -218,6 +280,7 @@ def test_a_fallback_pack_stands_in_rank_order_without_a_thread(ranked: list[Unit
         FallbackSignal(reason="missing_thread"),
         subject=SUBJECT,
         settings=CAPS,
+        budget=Budget(1_000_000),
         pack_id=PACK_ID,
     )
     assert [u.unit_id for u in pack.canonical_units] == [one.id for one in ranked]

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.settings import ResolutionSettings
 from retrieval.threads.keyword import (
     KeywordScore,
     Word,
@@ -20,11 +19,13 @@ from retrieval.threads.keyword import (
     score_threads,
     terms_of,
     thread_form,
+    weigh,
 )
 from tests.retrieval.ranking import lines
 
 SPACE = UUID(int=7)
-COVERAGE_MIN = ResolutionSettings().coverage_min
+COVERAGE_MIN = 0.45
+"""Where a question and a thread clearly share their words."""
 
 
 class Threads:
@@ -41,15 +42,14 @@ class Threads:
     def asked(self, query: str) -> list[KeywordScore]:
         question = question_words(query, words_max=64)
         terms = set(terms_of(question))
+        asked = weigh(question, frequencies=self._df, threads=len(self._postings))
         return score_threads(
-            question,
-            postings={
+            asked,
+            {
                 thread: {term: weight for term, weight in posting.items() if term in terms}
                 for thread, posting in self._postings.items()
                 if terms & posting.keys()
             },
-            frequencies=self._df,
-            threads=len(self._postings),
         )
 
     def hits(self, query: str) -> list[UUID]:
@@ -109,12 +109,15 @@ def test_scores_lie_in_the_unit_interval_and_order_is_total(
     """Whatever the weights; and nothing depends on the order of arrival."""
     frequencies = Counter(term for posting in postings.values() for term in posting)
     threads = len(postings) + data.draw(st.integers(0, 5))
-    found = score_threads(question, postings=postings, frequencies=frequencies, threads=threads)
+    asked = weigh(question, frequencies=frequencies, threads=threads)
+    found = score_threads(asked, postings)
     assert all(0 <= s.score <= s.coverage <= 1 for s in found)
     assert found == sorted(found, key=lambda s: (-s.score, str(s.thread_id)))
     shuffled = dict(data.draw(st.permutations(list(postings.items()))))
-    again = score_threads(question, postings=shuffled, frequencies=frequencies, threads=threads)
-    assert again == found
+    assert score_threads(asked, shuffled) == found
+    every = {term for word in question for term in word}
+    assert asked.share(every) == 1.0
+    assert asked.share(set()) == 0.0
 
 
 def test_titles_of_a_real_corpus_are_found_and_off_topic_questions_are_not(
