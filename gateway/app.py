@@ -47,6 +47,7 @@ from gateway.streams import sockets
 from gateway.streams.again import decided_anew
 from gateway.streams.answers import watched
 from gateway.streams.register import End, OpenStreams
+from gateway.surfaces import openapi
 from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
 from policies.bindings import RouteMode
@@ -254,9 +255,13 @@ class DataPlane:
             scope, request_id=visit.request_id, trace=visit.trace, ends_at=ends_at
         )
         visit.passed("admit")
-        if admitted.raw_path == JWKS_PATH and admitted.method in {"GET", "HEAD"}:
-            await writer.publish(self.keys.jwks())
-            return
+        if admitted.method in {"GET", "HEAD"}:
+            if admitted.raw_path == JWKS_PATH:
+                await writer.publish(self.keys.jwks())
+                return
+            if admitted.raw_path == openapi.PATH:
+                await writer.publish(openapi.document())
+                return
         await writer.write(await self._settled(admitted, visit, body, receive))
 
     async def _settled(

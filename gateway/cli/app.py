@@ -23,6 +23,7 @@ from gateway.cli import (
     keys,
     labels,
     metrics,
+    openapi,
     overrides,
     policy,
     query,
@@ -48,6 +49,7 @@ app.command("ingest")(ingest.ingest)
 app.command("query")(query.query)
 app.command("token")(bearer.token)
 app.command("selftest")(selftest.selftest)
+app.command("openapi")(openapi.openapi)
 app.command("eval")(evaluate.evaluate)
 app.add_typer(policy.app, name="policy")
 app.add_typer(consent.app, name="consent")
