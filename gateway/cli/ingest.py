@@ -5,6 +5,9 @@ the policy folder and is named from there. A file from elsewhere is read by the 
 loader, together with the policy, and said to be one.
 
 What a source brings is its own: a record under another name neither changes nor links it.
+
+``--from postgres`` reads a knowledge base that lives in another database, through four views
+(``deploy/knowledge-base``). Its connection string is a secret, so it is no argument.
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -34,15 +39,38 @@ from policies.snapshot import DEFAULT_FOLDER, Snapshot
 from policies.snapshot import load as load_policy
 
 if TYPE_CHECKING:
-    from gateway.compose.filling import OnProgress, Report
+    from gateway.compose.filling import KnowledgeBase, OnProgress, Report
+
+
+class Place(StrEnum):
+    """Where records come from."""
+
+    FILES = "files"
+    POSTGRES = "postgres"
 
 
 def ingest(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="JSONL, or a folder of Markdown.")],
     mapping: Annotated[
         str,
         typer.Option("--mapping", metavar="FILE", help="A mapping of the policy, or a file."),
     ],
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[PATH]", help="JSONL, or a folder of Markdown.")
+    ] = None,
+    place: Annotated[
+        Place, typer.Option("--from", help="`postgres`: the views that GATEWAY_SOURCE_URL has.")
+    ] = Place.FILES,
+    schema: Annotated[
+        str | None, typer.Option(help="Where the views are. Default: gateway_export.")
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Read all of the views, and remove what they lack."),
+    ] = False,
+    overlap: Annotated[
+        int | None,
+        typer.Option(min=0, help="Read again so far below the last revision. Default: 1000."),
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -70,11 +98,16 @@ def ingest(
 ) -> int:
     """Ingest PATH; print what was accepted, changed, unchanged and quarantined, and why."""
     settings = settings_of(config)
-    if not path.exists():
-        raise Failure(Exit.USAGE, "no_source", f"there is no `{path}`", "name a file or a folder")
+    chosen_source = _source(path, place, schema, full=full, overlap=overlap)
     snapshot, chosen = _policy_and_mapping(settings, mapping)
     report = _run(
-        settings, snapshot, path, chosen, origin=source, adopt=adopt, author=author or _account()
+        settings,
+        snapshot,
+        chosen_source,
+        chosen,
+        origin=source,
+        adopt=adopt,
+        author=author or _account(),
     )
     if as_json:
         sys.stdout.write(json.dumps(report.as_json(), ensure_ascii=True) + "\n")
@@ -83,10 +116,33 @@ def ingest(
     return int(report.exit_code)
 
 
+def _source(
+    path: Path | None, place: Place, schema: str | None, *, full: bool, overlap: int | None
+) -> Path | KnowledgeBase:
+    """What is to be read. Raises: Failure."""
+    if place is Place.FILES:
+        if schema is not None or full or overlap is not None:
+            reason = "--schema, --full and --overlap are about the views of a database"
+            raise Failure(Exit.USAGE, "usage", reason, "add `--from postgres`, or leave them out")
+        if path is None or not path.exists():
+            reason = f"there is no `{path}`" if path is not None else "no PATH was given"
+            raise Failure(Exit.USAGE, "no_source", reason, "name a file or a folder")
+        return path
+    dsn = os.environ.get("GATEWAY_SOURCE_URL", "")
+    if path is not None or not dsn:
+        reason = "a database is read from GATEWAY_SOURCE_URL, and from no PATH"
+        raise Failure(Exit.USAGE, "no_source", reason, "set it to the connection string")
+    from gateway.compose.filling import KnowledgeBase  # late: it loads every house
+
+    given = {"schema": schema, "overlap": overlap}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return KnowledgeBase(dsn, full=full, **options)
+
+
 def _run(
     settings: Settings,
     snapshot: Snapshot,
-    path: Path,
+    source: Path | KnowledgeBase,
     chosen: IngestMapping,
     *,
     origin: str | None,
@@ -103,7 +159,7 @@ def _run(
         with _progress() as on_progress:
             report = filling.ingest_into(
                 stores,
-                path,
+                source,
                 chosen,
                 model,
                 origin=origin,

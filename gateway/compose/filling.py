@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gateway.compose.database import station_dsn, store_settings
@@ -15,11 +19,13 @@ from retrieval.embed.registry import Choice, chosen
 from retrieval.errors import RetrievalError
 from retrieval.ingest import IngestRefused, OnProgress, Report
 from retrieval.ingest import run as run_ingest
+from retrieval.ingest.database import OVERLAP, SCHEMA, DatabaseSource, knowledge_base
+from retrieval.ingest.engine import marks_of
 from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.qdrant import QdrantIndex
 from retrieval.stores.roles import INDEX, INGEST
 
-__all__ = ["OnProgress", "Report", "fill_index", "ingest_into", "open_embedder"]
+__all__ = ["KnowledgeBase", "OnProgress", "Report", "fill_index", "ingest_into", "open_embedder"]
 
 
 def open_embedder(settings: Settings) -> Embedder:
@@ -51,9 +57,19 @@ def open_embedder(settings: Settings) -> Embedder:
         raise CannotStart("embedder_unusable", str(error), remedy) from error
 
 
+@dataclass(frozen=True, slots=True)
+class KnowledgeBase:
+    """Views in another database: see ``retrieval.ingest.database``."""
+
+    dsn: str
+    schema: str = SCHEMA
+    full: bool = False
+    overlap: int = OVERLAP
+
+
 def ingest_into(
     stores: Stores,
-    source: Path,
+    source: Path | KnowledgeBase,
     mapping: IngestMapping,
     model: Embedder,
     *,
@@ -68,19 +84,36 @@ def ingest_into(
     answers for labels that wait for approval.
     Raises: CannotStart.
     """
+    dsn = station_dsn(stores, INGEST)
     try:
-        return run_ingest(
-            source,
-            mapping,
-            dsn=station_dsn(stores, INGEST),
-            origin=origin,
-            adopt=adopt,
-            author=author,
-            embedder=model,
-            on_progress=on_progress,
-        )
+        with _opened(source, dsn, origin or mapping.name) as opened:
+            return run_ingest(
+                opened,
+                mapping,
+                dsn=dsn,
+                origin=origin,
+                adopt=adopt,
+                author=author,
+                embedder=model,
+                on_progress=on_progress,
+            )
     except IngestRefused as error:
         raise CannotStart(error.code, error.reason, error.remedy) from error
+
+
+@contextmanager
+def _opened(source: Path | KnowledgeBase, dsn: str, origin: str) -> Iterator[Path | DatabaseSource]:
+    if isinstance(source, Path):
+        yield source
+        return
+    with knowledge_base(
+        source.dsn,
+        schema=source.schema,
+        marks=partial(marks_of, dsn, origin),
+        full=source.full,
+        overlap=source.overlap,
+    ) as opened:
+        yield opened
 
 
 async def fill_index(settings: Settings, stores: Stores, model: Embedder) -> int:

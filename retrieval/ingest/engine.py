@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 import psycopg
@@ -45,7 +45,7 @@ from retrieval.ingest.links import LinkWriter, Pending
 from retrieval.ingest.ownership import Owner, owner_named
 from retrieval.ingest.report import Reason, Report, Sort, Waiting
 from retrieval.ingest.rows import quarantine_row, thread_hash
-from retrieval.ingest.sources import Source, open_source
+from retrieval.ingest.sources import Raw, open_source
 from retrieval.ingest.writer import Writer
 
 LOCK_KEY: Final = 0x67_77_5F_69_6E_67
@@ -56,8 +56,42 @@ OnProgress = Callable[[int, int], None]
 """Called with (records done, records in all) after each batch."""
 
 
+class Records(Protocol):
+    """What a run reads. ``partial``: what stands in it is not all that the source has."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def partial(self) -> bool: ...
+
+    def __iter__(self) -> Iterator[Raw]: ...
+
+    def finish(
+        self, target: psycopg.Connection[Any], *, origin: str, mapping: str, report: Report
+    ) -> None:
+        """The source's last word, in the transaction that ends the run."""
+        ...
+
+
+def marks_of(dsn: str, origin: str, place: str) -> dict[str, int]:
+    """How far the views of ``place`` were read for this source. Raises ``IngestRefused``."""
+    try:
+        with psycopg.connect(dsn) as connection:
+            connection.execute("select set_config('gw.origin', %s, true)", [origin])
+            return dict(connection.execute(statements.MARKS, [place]).fetchall())
+    except psycopg.Error as error:
+        raise _refusal(error) from error
+
+
 def run(
-    source: Path,
+    source: Path | Records,
     mapping: IngestMapping,
     *,
     dsn: str,
@@ -80,7 +114,7 @@ def run(
     what was written until then stays and is not written again.
     """
     owner = owner_named(mapping.name if origin is None else origin, adopts=adopt)
-    opened = open_source(source)
+    opened = open_source(source) if isinstance(source, Path) else source
     key = _run_key(opened, mapping, embedder, owner)
     try:
         with psycopg.connect(dsn, autocommit=True) as connection:
@@ -104,7 +138,7 @@ def run(
 @dataclass(slots=True)
 class _Run:
     connection: psycopg.Connection[Any]
-    source: Source
+    source: Records
     mapping: IngestMapping
     owner: Owner
     embedder: Embedder | None
@@ -118,11 +152,14 @@ class _Run:
     deletions: list[DeletionItem] = field(default_factory=list)
     refusals: list[list[Reason]] = field(default_factory=list)
     seen: dict[UUID, tuple[str, str]] = field(default_factory=dict)
+    places: set[str] = field(default_factory=set)
 
     def go(self, on_progress: OnProgress | None) -> Report:
         done = self._resume()
         convert = Converter(self.mapping)
         for number, raw in enumerate(self.source, start=1):
+            if self.source.partial:
+                self.places.add(raw.place)
             self._take(convert.items(raw))
             if number <= done:
                 self._forget()  # written by the run that was killed; links are still to come
@@ -139,6 +176,12 @@ class _Run:
                 mapping=self.mapping.name,
                 origin=self.owner.origin,
             ).write(self.pending)
+            self.source.finish(
+                self.connection,
+                origin=self.owner.origin,
+                mapping=self.mapping.name,
+                report=self.report,
+            )
             self._list_unclassed()
             self._list_waiting()
             self._close_records()
@@ -268,7 +311,10 @@ class _Run:
             for reason in self.report.reasons
             if reason.sort is Sort.RECORD
         ]
-        self.connection.execute(statements.RECORDS_CLOSED, [self.source.name, Jsonb(still)])
+        places = sorted(self.places) if self.source.partial else None
+        self.connection.execute(
+            statements.RECORDS_CLOSED, [self.source.name, places, places, Jsonb(still)]
+        )
 
 
 def _take_lock(connection: psycopg.Connection[Any]) -> None:
@@ -280,7 +326,7 @@ def _take_lock(connection: psycopg.Connection[Any]) -> None:
 
 
 def _run_key(
-    source: Source, mapping: IngestMapping, embedder: Embedder | None, owner: Owner
+    source: Records, mapping: IngestMapping, embedder: Embedder | None, owner: Owner
 ) -> str:
     """What must be equal for a run to go on where another one stopped."""
     parts = [source.name, source.digest, embedder.name if embedder else ""]

@@ -54,6 +54,10 @@ class Source:
     entries: tuple[Entry, ...]
     total: int
     digest: str
+    partial: bool = False
+
+    def finish(self, target: object, *, origin: str, mapping: str, report: object) -> None:
+        """Files say themselves what is to be deleted, and are read whole each time."""
 
     def __iter__(self) -> Iterator[Raw]:
         for entry in self.entries:

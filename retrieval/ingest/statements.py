@@ -260,6 +260,7 @@ QUARANTINE_CLOSED: Final = """
 RECORDS_CLOSED: Final = """
     update brain.quarantine q set resolved_at = now()
     where q.resolved_at is null and q.sort = 'record' and q.source = %s
+      and (%s::text[] is null or q.address = any (%s::text[]))
       and not exists (
           select from jsonb_to_recordset(%s) r (address text, facet text, value text, reason text)
           where r.address = q.address and r.facet = q.facet and r.value = q.value
@@ -290,6 +291,34 @@ WAITING: Final = """
     left join brain.expected_artifact a on a.id = c.object_id
     where c.origin = %s and c.state in ('pending', 'rejected')
     order by c.state, 1, 2"""
+
+# --- a knowledge base in another database ---------------------------------------------------
+
+MARKS: Final = "select view, revision from brain.ingest_mark where place = %s"
+MARK_KEPT: Final = """
+    insert into brain.ingest_mark (origin, place, view, revision) values (%s, %s, %s, %s)
+    on conflict (origin, place, view) do update set revision = excluded.revision, read_at = now()"""
+
+UNITS_GONE: Final = """
+    update brain.unit o set deleted_at = now() where o.origin = %s and o.deleted_at is null
+      and not exists (select from unnest(%s::uuid[]) k (id) where k.id = o.id)"""
+THREADS_GONE: Final = """
+    update brain.thread o set deleted_at = now() where o.origin = %s and o.deleted_at is null
+      and not exists (select from unnest(%s::uuid[]) k (id) where k.id = o.id)"""
+LABELS_GONE: Final = """
+    update brain.label o set deleted_at = now() where o.origin = %s and o.deleted_at is null
+      and not exists (select from unnest(%s::text[], %s::integer[]) k (term, version)
+                      where k.term = o.term and k.version = o.version)"""
+EDGES_GONE: Final = """
+    delete from brain.edge e using brain.unit u
+    where u.id = e.src and u.origin = %s and not exists (
+        select from unnest(%s::uuid[], %s::text[], %s::uuid[]) k (src, relation, dst)
+        where k.src = e.src and k.relation = e.relation and k.dst = e.dst)"""
+MEMBERSHIPS_GONE: Final = """
+    delete from brain.thread_membership m using brain.thread t
+    where t.id = m.thread_id and t.origin = %s and m.added_by = %s and not exists (
+        select from unnest(%s::uuid[], %s::uuid[]) k (thread_id, unit_id)
+        where k.thread_id = m.thread_id and k.unit_id = m.unit_id)"""
 
 LOCK: Final = "select pg_try_advisory_lock(%s)"
 CHECKPOINT: Final = "select records_done, report from brain.ingest_checkpoint where run_key = %s"

@@ -1,0 +1,283 @@
+"""A knowledge base in another Postgres database, as a source: four views, read and never written.
+
+    unit    address revision complete title body language active_at thread role words
+    thread  address revision complete title aliases description purpose status words
+    term    term version revision complete aliases units threads words
+    edge    sort source relation target confidence status revision complete
+
+``words`` is an object with the fields that the mapping reads (with ``native``: facets, stage,
+compartments, ``inherit``). ``sort`` of an edge is ``edge`` (between units) or ``membership`` (from
+a thread to a unit; ``relation`` is its role). ``deploy/knowledge-base`` has them for a database
+that Directus manages.
+
+Laws
+    * One read-only snapshot of all four; nothing of the source is believed but its words, which
+      go through the same mapping and the same quarantine as a file's.
+    * ``revision`` grows with every change of a row. Read is what lies above the last mark less
+      ``overlap``; a full run reads everything.
+    * What is absent is removed only in a full run, only of this source, and only when every row of
+      the view says ``complete``: an empty view removes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+from psycopg import errors, sql
+
+from retrieval.ingest import statements
+from retrieval.ingest.errors import IngestRefused
+from retrieval.ingest.identity import thread_id, unit_id
+from retrieval.ingest.report import Outcome, Report, Sort, printable
+from retrieval.ingest.sources import Raw
+
+SCHEMA: Final = "gateway_export"
+OVERLAP: Final = 1_000
+"""How far below the mark is read again: rows of transactions that ended out of order."""
+_PAGE: Final = 500
+_OPTIONS: Final = "-c default_transaction_read_only=on -c statement_timeout=600000"
+_COLUMNS: Final[Mapping[str, str]] = {
+    "thread": "address::text, title::text, aliases::text[], description::text, purpose::text,"
+    " status::text, to_jsonb(words) as words",
+    "unit": "address::text, title::text, body::text, language::text, active_at::timestamptz,"
+    " thread::text, role::text, to_jsonb(words) as words",
+    "term": "term::text, version::integer, aliases::text[], units::text[], threads::text[],"
+    " to_jsonb(words) as words",
+    "edge": "sort::text, source::text, relation::text, target::text, confidence::float8,"
+    " status::text",
+}
+"""In the order in which they are read: what is linked comes before its links."""
+_KEYS: Final = {
+    "thread": "address", "unit": "address", "term": "term, version",
+    "edge": "sort, source, relation, target",
+}  # fmt: skip
+_LINK: Final = {
+    "edge": {"source": "from", "target": "to", "relation": "relation", "confidence": "confidence"},
+    "membership": {"source": "thread", "target": "unit", "relation": "role",
+                   "confidence": "confidence", "status": "status"},
+}  # fmt: skip
+
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class DatabaseSource:
+    """The four views of one schema, open in one snapshot until ``knowledge_base`` is left.
+
+    ``total``, ``digest`` and iterating are as for a ``Source`` of files; ``partial`` says that
+    it holds what changed only.
+    """
+
+    name: str
+    digest: str
+    total: int
+    partial: bool
+    _connection: psycopg.Connection[Any]
+    _schema: str
+    _above: Mapping[str, int]
+    _marks: Mapping[str, int]
+    _complete: Mapping[str, bool]
+    _removes: bool
+    _seen: dict[str, set[Any]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Raw]:
+        for view in _COLUMNS:
+            self._seen[view] = set()
+            with _reading(view):
+                for row in self._rows(view):
+                    yield _raw(view, row, self._seen[view])
+
+    def finish(
+        self, target: psycopg.Connection[Any], *, origin: str, mapping: str, report: Report
+    ) -> None:
+        """Remove what is gone, and remember how far was read: in the run's last transaction."""
+        if self._removes:
+            for sort, count in self._remove(target, origin, f"ingest:{mapping}"):
+                report.count(sort, Outcome.CHANGED, count)
+        for view, revision in self._marks.items():
+            target.execute(statements.MARK_KEPT, [origin, self.name, view, revision])
+
+    def _remove(
+        self, target: psycopg.Connection[Any], origin: str, added_by: str
+    ) -> Iterator[tuple[Sort, int]]:
+        """What the whole views do not hold any more. A link goes only if all that may say it is
+        whole, and only if this mapping made it: an owner's own links stay."""
+        whole, seen = self._complete, self._seen
+        if whole["unit"] and whole["edge"]:
+            pairs = _columns(seen["unit"] | seen["edge"], 2)
+            gone = target.execute(statements.MEMBERSHIPS_GONE, [origin, added_by, *pairs])
+            yield Sort.MEMBERSHIP, gone.rowcount
+        if whole["edge"]:
+            gone = target.execute(statements.EDGES_GONE, [origin, *_columns(seen["edge"], 3)])
+            yield Sort.EDGE, gone.rowcount
+        if whole["term"]:
+            gone = target.execute(statements.LABELS_GONE, [origin, *_columns(seen["term"], 2)])
+            yield Sort.DELETION, gone.rowcount
+        for view, statement in (
+            ("unit", statements.UNITS_GONE),
+            ("thread", statements.THREADS_GONE),
+        ):
+            if whole[view]:
+                ids = [one for one in seen[view] if isinstance(one, UUID)]
+                yield Sort.DELETION, target.execute(statement, [origin, ids]).rowcount
+
+    def _rows(self, view: str) -> Iterator[Row]:
+        query = sql.SQL("select {} from {} where revision::bigint > {} order by {}").format(
+            sql.SQL(_COLUMNS[view]),
+            sql.Identifier(self._schema, view),
+            sql.Literal(self._above[view]),
+            sql.SQL(_KEYS[view]),
+        )
+        with self._connection.cursor(f"gw_{view}", row_factory=psycopg.rows.dict_row) as cursor:
+            cursor.itersize = _PAGE
+            yield from cursor.execute(query)
+
+
+@contextmanager
+def knowledge_base(
+    dsn: str,
+    *,
+    schema: str = SCHEMA,
+    marks: Callable[[str], Mapping[str, int]],
+    full: bool = False,
+    overlap: int = OVERLAP,
+) -> Iterator[DatabaseSource]:
+    """The views below ``schema`` of the database at ``dsn``.
+
+    ``marks`` gives the last marks of a place (database and schema). Raises ``IngestRefused``
+    ``source_unreachable`` or ``source_unfit``.
+    """
+    try:
+        connection = psycopg.connect(dsn, connect_timeout=10, options=_OPTIONS)
+    except psycopg.Error as error:
+        raise IngestRefused(
+            "source_unreachable",
+            f"the knowledge base does not let us in ({type(error).__name__})",
+            "start it, or correct the connection string",
+        ) from error
+    with connection:
+        connection.read_only = True
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        place = printable(f"{connection.info.dbname}.{schema}")
+        known = {} if full else marks(place)
+        above = {view: known[view] - overlap if view in known else -(2**62) for view in _COLUMNS}
+        total, highest, complete = 0, {}, {}
+        for view in _COLUMNS:
+            with _reading(view):
+                rows, top, whole = _look(connection, schema, view, above[view])
+            total, complete[view] = total + rows, whole
+            if top is not None:
+                highest[view] = max(top, known.get(view, top))
+        told = repr((place, full, sorted(above.items()), sorted(highest.items()), total))
+        yield DatabaseSource(
+            name=place,
+            digest=hashlib.sha256(told.encode()).hexdigest(),
+            total=total,
+            partial=not full and bool(known),
+            _connection=connection,
+            _schema=schema,
+            _above=above,
+            _marks=highest,
+            _complete=complete,
+            _removes=full,
+        )
+
+
+def _look(
+    connection: psycopg.Connection[Any], schema: str, view: str, above: int
+) -> tuple[int, int | None, bool]:
+    """How many rows are to be read, the highest revision of them, whether the view is whole."""
+    query = sql.SQL(
+        "select count(*) filter (where revision::bigint > {}), max(revision::bigint),"
+        " coalesce(bool_and(coalesce(complete::boolean, false)), false) from {}"
+    ).format(sql.Literal(above), sql.Identifier(schema, view))
+    row = connection.execute(query).fetchone()
+    return (row[0], row[1], row[2]) if row is not None else (0, None, False)
+
+
+@contextmanager
+def _reading(view: str) -> Iterator[None]:
+    """What goes wrong while a view is read, in words that hold no value of it."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise IngestRefused(
+            "source_unreachable",
+            f"the knowledge base went away while `{view}` was read ({type(error).__name__})",
+            "start it, then run again: what was written is kept",
+        ) from error
+    except psycopg.Error as error:
+        what = "may not be read" if isinstance(error, errors.InsufficientPrivilege) else "is unfit"
+        raise IngestRefused(
+            "source_unfit",
+            f"the view `{view}` of the knowledge base {what} ({error.sqlstate})",
+            "make it as deploy/knowledge-base/views.sql does, and grant select on it",
+        ) from error
+
+
+# --- rows as records ----------------------------------------------------------------------------
+
+
+def _raw(view: str, row: Row, seen: set[Any]) -> Raw:
+    """A row as a native record, and remembered by what it would be stored as."""
+    if view == "edge":
+        return _link(row, seen)
+    key = row["term"] if view == "term" else row["address"]
+    place = f"{view}:{str(key)[:200]}"
+    words = row["words"]
+    if not isinstance(words, dict):
+        return Raw(place, {}, fault="`words` is not an object")
+    content = {name: _plain(value) for name, value in row.items() if name != "words"}
+    said = {name: value for name, value in content.items() if value is not None}
+    doubled = sorted(words.keys() & {*content, "sort"})
+    if doubled:
+        return Raw(
+            place, {}, fault=f"`words` holds `{printable(doubled[0][:60])}`, a column's name"
+        )
+    _remember(view, row, seen)
+    sort = Sort.LABEL if view == "term" else Sort(view)
+    return Raw(place, {"sort": sort.value, **said, **words})
+
+
+def _remember(view: str, row: Row, seen: set[Any]) -> None:
+    if view == "term":
+        seen.add((row["term"], row["version"] or 1))
+    elif row["address"] is not None:
+        make = unit_id if view == "unit" else thread_id
+        seen.add(make(row["address"]))
+        if view == "unit" and row["thread"] is not None:
+            seen.add((thread_id(row["thread"]), unit_id(row["address"])))
+
+
+def _link(row: Row, seen: set[Any]) -> Raw:
+    place = f"edge:{row['source']} {row['relation']} {row['target']}"[:200]
+    names = _LINK.get(row["sort"] or "")
+    if names is None:
+        return Raw(place, {}, fault="`sort` is neither `edge` nor `membership`")
+    said = {ours: row[theirs] for theirs, ours in names.items() if row[theirs] is not None}
+    if row["source"] is not None and row["target"] is not None:
+        if row["sort"] == "membership":
+            seen.add((thread_id(row["source"]), unit_id(row["target"])))
+        else:
+            seen.add((unit_id(row["source"]), row["relation"], unit_id(row["target"])))
+    return Raw(place, {"sort": row["sort"], **said})
+
+
+def _plain(value: Any) -> Any:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
+
+
+# --- what is gone ---------------------------------------------------------------------------------
+
+
+def _columns(rows: set[Any], width: int) -> list[list[Any]]:
+    """The tuples of this width, column by column."""
+    chosen = [row for row in rows if isinstance(row, tuple) and len(row) == width]
+    return [list(column) for column in zip(*chosen, strict=True)] or [[] for _ in range(width)]
