@@ -14,11 +14,13 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import uvloop
 
 from gateway.compose.failure import CannotStart
+from gateway.compose.filling import open_embedder
 from gateway.compose.release import active_policy
 from gateway.compose.stores import Stores
 from gateway.settings import Settings
@@ -76,7 +78,11 @@ def signal_worker(settings: Settings, stores: Stores) -> SignalWorker:
 
     try:
         return SignalWorker(
-            stores.database_url, stores.database_secret, signal_settings(settings), thresholds
+            stores.database_url,
+            stores.database_secret,
+            signal_settings(settings),
+            thresholds,
+            partial(open_embedder, settings),
         )
     except ValueError as error:
         reason = f"`signals.webhook_url` or its secret {error}"

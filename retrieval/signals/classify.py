@@ -20,6 +20,7 @@ from uuid import UUID, uuid5
 
 from psycopg import AsyncConnection
 
+from policies.thresholds import DEFAULTS
 from retrieval.lexical import words
 from retrieval.signals.corpus import Corpus
 from retrieval.signals.inquiry import Inquiry
@@ -102,6 +103,8 @@ class Classifier:
         settings: SignalSettings,
         secret: str,
     ) -> None:
+        self.thresholds = DEFAULTS
+        """Those of the active policy; whoever knows it sets them."""
         self._connection: Final = connection
         self._corpus: Final = corpus
         self._settings: Final = settings
@@ -120,7 +123,7 @@ class Classifier:
         at, audience, query_hmac, consumer, mode, no_thread, shown = met
         gaps: dict[str, str] = {}
         if no_thread:
-            found = await self._corpus.has_thread(inquiry.query)
+            found = await self._corpus.has_thread(inquiry.query, self.thresholds)
             gaps["missing_thread"] = "not_for_audience" if found else "absent"
         if mode == "none" or not await self._covers(inquiry.query, shown):
             found = await self._covers(inquiry.query)

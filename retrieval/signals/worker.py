@@ -21,8 +21,9 @@ from typing import Any, Final
 
 import psycopg
 
-from policies.thresholds import DEFAULTS, Thresholds
-from retrieval.errors import StoreUnavailable
+from policies.thresholds import Thresholds
+from retrieval.embed.ports import Embedder
+from retrieval.errors import IndexUnavailable, StoreUnavailable
 from retrieval.settings import ResolutionSettings
 from retrieval.signals.classify import Classifier
 from retrieval.signals.corpus import Corpus
@@ -35,7 +36,11 @@ RETRY_S: Final = 2.0
 STANDBY_S: Final = 2.0
 INQUIRIES_MAX: Final = 2_000
 """Questions that are looked at between two passes; of a flood the rest stays unclassified."""
+BUSY_SHARE: Final = 0.1
+"""The most of its time that passes take: counting a million events anew takes seconds."""
 _SEND_S: Final = 1.0
+_STATEMENT_S: Final = 20
+_PASS_S: Final = 600
 _OUTBOX_DAYS: Final = 30
 _LOCK: Final = 0x5167_4A15
 _log = logging.getLogger(__name__)
@@ -66,8 +71,9 @@ class WorkerState(StrEnum):
 class SignalWorker:
     """One worker. ``base_dsn`` and ``secret`` as for the stores.
 
-    ``policy`` gives the thresholds of the active policy; it may block, and is asked when another
-    one became active. Raises ValueError for a webhook that it must not use.
+    ``policy`` gives the thresholds of the active policy, and is asked when another one became
+    active; ``embedder`` gives the model, and is asked by the one that leads. Both may block.
+    Raises ValueError for a webhook that it must not use.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class SignalWorker:
         secret: str,
         settings: SignalSettings,
         policy: Callable[[], Thresholds],
+        embedder: Callable[[], Embedder],
         resolution: ResolutionSettings | None = None,
     ) -> None:
         self.state = WorkerState.DOWN
@@ -84,6 +91,7 @@ class SignalWorker:
         self._secret: Final = secret
         self._settings: Final = settings
         self._policy: Final = policy
+        self._embedder: Final = embedder
         self._resolution: Final = resolution or ResolutionSettings()
         self._seal: Final = InquirySeal(secret)
         self._webhook: Final = webhook_of(settings)
@@ -106,24 +114,28 @@ class SignalWorker:
                 await self._webhook.aclose()
 
     async def _lead(self, stack: AsyncExitStack) -> None:
-        leading = await stack.enter_async_context(await _connected(self._signal_dsn))
+        leading = await stack.enter_async_context(await _connected(self._signal_dsn, _STATEMENT_S))
         while not await _take_lock(leading):
             self.state = WorkerState.STANDBY
             await asyncio.sleep(STANDBY_S)
         await leading.execute(f"listen {CHANNEL}".encode())
-        own = [await stack.enter_async_context(await _connected(self._signal_dsn)) for _ in "abc"]
-        metric = await stack.enter_async_context(await _connected(self._metric_dsn))
+        own = [
+            await stack.enter_async_context(await _connected(self._signal_dsn, seconds))
+            for seconds in (_STATEMENT_S, _PASS_S, _STATEMENT_S)
+        ]
+        metric = await stack.enter_async_context(await _connected(self._metric_dsn, _PASS_S))
+        corpus = Corpus(own[0], self._resolution, await asyncio.to_thread(self._embedder))
+        classifier = Classifier(own[0], corpus, self._settings, self._secret)
         self.state = WorkerState.LEADING
         async with asyncio.TaskGroup() as together:
-            together.create_task(self._listen(leading, own[0]), name="inquiries")
-            together.create_task(self._tend(own[1], metric), name="passes")
+            together.create_task(self._listen(leading, classifier), name="inquiries")
+            together.create_task(self._tend(own[1], metric, classifier), name="passes")
             if self._webhook is not None:
                 together.create_task(self._send(self._webhook, own[2]), name="webhook")
 
     # --- questions ------------------------------------------------------------------------
 
-    async def _listen(self, leading: Connection, own: Connection) -> None:
-        classifier = Classifier(own, Corpus(own, self._resolution), self._settings, self._secret)
+    async def _listen(self, leading: Connection, classifier: Classifier) -> None:
         taken, since = 0, time.monotonic()
         async for note in leading.notifies():
             if time.monotonic() - since > self._settings.period_s:
@@ -139,20 +151,23 @@ class SignalWorker:
                 continue
             try:
                 await classifier.classify(inquiry)
-            except (psycopg.errors.DataError, psycopg.errors.QueryCanceled) as fault:
-                # this question alone: it took too long, or holds what the database cannot
+            except (psycopg.DataError, psycopg.errors.QueryCanceled, IndexUnavailable) as fault:
+                # this question alone: it took too long, or holds what nobody here can read
                 _log.warning("signals: a question stays unclassified: %s", type(fault).__name__)
 
     # --- passes ---------------------------------------------------------------------------
 
-    async def _tend(self, own: Connection, metric: Connection) -> None:
-        active, thresholds = "", DEFAULTS
+    async def _tend(self, own: Connection, metric: Connection, classifier: Classifier) -> None:
+        active = ""
         while True:
             row = await (await own.execute(_ACTIVE)).fetchone()
             if row is not None and row[0] != active:
-                thresholds, active = await asyncio.to_thread(self._policy), row[0]
-            await tend(own, metric, self._settings, thresholds)
-            await asyncio.sleep(self._settings.period_s)
+                classifier.thresholds = await asyncio.to_thread(self._policy)
+                active = row[0]
+            began = time.monotonic()
+            await tend(own, metric, self._settings, classifier.thresholds)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(self._settings.period_s, took * (1 / BUSY_SHARE - 1)))
 
     async def _send(self, webhook: Webhook, own: Connection) -> None:
         while True:
@@ -206,9 +221,12 @@ def webhook_of(settings: SignalSettings) -> Webhook | None:
     )
 
 
-async def _connected(dsn: str) -> Connection:
+async def _connected(dsn: str, statement_s: int) -> Connection:
     return await psycopg.AsyncConnection.connect(
-        dsn, autocommit=True, connect_timeout=5, options="-c statement_timeout=20000"
+        dsn,
+        autocommit=True,
+        connect_timeout=5,
+        options=f"-c statement_timeout={statement_s * 1_000}",
     )
 
 

@@ -22,7 +22,7 @@ from retrieval.signals.settings import SignalSettings
 from retrieval.signals.worker import tend
 from retrieval.stores.roles import METRIC, SIGNAL, dsn_for
 from tests.retrieval.stage import Stage, stage
-from tests.retrieval.world import subject
+from tests.retrieval.world import EMBEDDER, subject
 from tests.services import Database, VectorService
 
 QUICK = SignalSettings(term_subjects_min=3, repeated=2)
@@ -46,9 +46,12 @@ class Desk:
         """A subject of that name."""
         return subject(audience, self.stage.snapshot).model_copy(update={"subject_id": name})
 
-    async def ask(self, query: str, name: str = "ann", audience: str = "customer") -> Answer:
+    async def ask(
+        self, query: str, name: str = "ann", audience: str = "customer", **more: object
+    ) -> Answer:
         """One question, as a request of its own."""
-        ask = self.stage.envelope("retrieve", self.who(name, audience), request={"query": query})
+        request = {"query": query, **more}
+        ask = self.stage.envelope("retrieve", self.who(name, audience), request=request)
         return await self.stage.retrieval.ask(ask.model_copy(update={"request_id": str(uuid4())}))
 
     async def say(self, answer: Answer, kind: FeedbackKind, name: str = "ann") -> None:
@@ -70,7 +73,7 @@ class Desk:
         seal = InquirySeal(self.stage.database.secret)
         classifier = Classifier(
             self.own,
-            Corpus(self.own, ResolutionSettings()),
+            Corpus(self.own, ResolutionSettings(), EMBEDDER),
             self.settings,
             self.stage.database.secret,
         )

@@ -31,6 +31,7 @@ SEEN = World(
     units=(
         Unit("u:a", "Refund limits", "Refunds are limited to thirty days."),
         Unit("u:b", "Refund forms", "The form for a refund."),
+        Unit("u:c", "Lost passwords", "How to reset a password that is lost."),
     ),
     threads=(Thread("t:refunds", "Refund limits"),),
     links=(Link("t:refunds", "u:a"), Link("t:refunds", "u:b")),
@@ -94,7 +95,7 @@ def test_units_without_a_thread_are_a_missing_thread_and_no_search_gap(
     database: Database, sidecar: VectorService, snapshot: Snapshot
 ) -> None:
     async def act(ready: Desk) -> None:
-        await ready.ask("form")
+        await ready.ask("lost password")
         await ready.settle()
         assert await ready.signals() == {"missing_thread": "absent"}
 

@@ -15,6 +15,7 @@ from retrieval.stores.roles import SIGNAL, dsn_for
 from tests.retrieval.signals.desk import AGREED, Desk
 from tests.retrieval.signals.test_gaps import SEEN
 from tests.retrieval.signals.test_ledger import run
+from tests.retrieval.signals.test_routing import close
 from tests.services import Database, VectorService
 
 HEALTH = "select audience, status, subjects from brain.thread_feedback_health"
@@ -23,8 +24,10 @@ HEALTH = "select audience, status, subjects from brain.thread_feedback_health"
 async def said(
     ready: Desk, kind: FeedbackKind, names: Sequence[str], audience: str = "customer"
 ) -> None:
+    """Each asks for the thread by name, which is served whatever its health."""
     for name in names:
-        await ready.say(await ready.ask("refund limits", name, audience), kind, name)
+        answer = await ready.ask("refund limits", name, audience, thread="t:refunds")
+        await ready.say(answer, kind, name)
 
 
 def test_three_subjects_change_it_and_two_do_not_however_often_they_speak(
@@ -116,6 +119,50 @@ def test_what_nobody_says_any_more_is_forgotten(
         )
         await tend(ready.own, ready.metric, ready.settings, AGREED)
         assert await ready.rows(HEALTH) == []
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_an_owner_who_mended_a_thread_gives_it_another_hearing(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    """What was said before does not count again, not even when the item comes back."""
+
+    async def act(ready: Desk) -> None:
+        await said(ready, "noisy_context", ["ann", "bob", "eve"])
+        for _ in range(2):
+            await ready.settle()
+        assert await ready.rows(HEALTH) == [("customer", "noisy_retrieval", 3)]
+        await close(ready, "done")
+        await ready.settle()
+        assert await ready.rows(HEALTH) == []
+        await said(ready, "noisy_context", ["max"])
+        await ready.settle()
+        reopened = await ready.rows(
+            "select state, returned from brain.segmentation_health where kind = 'noisy_thread'"
+        )
+        assert reopened == [("open", 1)]
+        assert await ready.rows(HEALTH) == []
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_feedback_takes_a_thread_out_of_answers_for_its_own_audience_only(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    """The ranking reads it: positive recursion, seed 4.14."""
+
+    async def mode(ready: Desk, audience: str) -> str:
+        answer = await ready.ask("refund limits", "kim", audience)
+        assert answer.response is not None
+        return answer.response.mode
+
+    async def act(ready: Desk) -> None:
+        assert await mode(ready, "customer") == "single"
+        await said(ready, "noisy_context", ["ann", "bob", "eve"])
+        await ready.settle()
+        assert await mode(ready, "customer") == "fallback"
+        assert await mode(ready, "employee") == "single"
 
     run(database, sidecar, snapshot, act, SEEN)
 

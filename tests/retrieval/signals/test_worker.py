@@ -17,6 +17,7 @@ from tests.retrieval.signals.desk import QUICK, Desk
 from tests.retrieval.signals.test_gaps import ABOUT, SEEN
 from tests.retrieval.signals.test_ledger import run
 from tests.retrieval.stage import wire
+from tests.retrieval.world import EMBEDDER
 from tests.services import Database, VectorService
 
 BUSY = QUICK.model_copy(update={"period_s": 0.05})
@@ -30,7 +31,7 @@ async def until(holds: Callable[[], Awaitable[object]]) -> None:
 
 def worker(ready: Desk, settings: SignalSettings = BUSY) -> SignalWorker:
     database = ready.stage.database
-    return SignalWorker(database.url, database.secret, settings, lambda: DEFAULTS)
+    return SignalWorker(database.url, database.secret, settings, lambda: DEFAULTS, lambda: EMBEDDER)
 
 
 @asynccontextmanager
@@ -122,7 +123,7 @@ def test_answers_are_the_same_with_a_worker_and_without_one(
         return re.sub(r'"pack_id":"[^"]*"', "", text)
 
     async def act(ready: Desk) -> None:
-        queries = (ABOUT, "refund limits", "form")
+        queries = (ABOUT, "refund limits", "lost password")
         before = [told(wire(await ready.ask(query))) for query in queries]
         one = worker(ready)
         async with working(one):

@@ -1,0 +1,87 @@
+"""G2 for what is drawn from use: nobody's bytes depend on what others asked, got or said.
+
+The worlds are those of ``test_non_interference``. Between two rounds of the same questions others
+use the service: six employees call every pack of theirs noise, somebody of each audience meets
+gaps and speaks twice, and the worker draws its signals from all of it. Employees ask nothing here:
+feedback of one's own audience may change what one gets, and does (``test_health``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, given, settings
+
+from policies.snapshot import Snapshot
+from tests.properties.test_non_interference import DEEP, Case, _ask_everything, cases
+from tests.retrieval.signals.desk import Desk, desk
+from tests.services import Cluster, Database, VectorService, fresh_database
+
+SPEAKERS = [f"employee-{number}" for number in range(6)]
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def served(
+    runner: asyncio.Runner,
+    cluster: Cluster,
+    migrated_template: Database,
+    sidecar: VectorService,
+    snapshot: Snapshot,
+) -> Iterator[Desk]:
+    with fresh_database(cluster, template=migrated_template.name) as database:
+        life = desk(database, sidecar, snapshot)
+        yield runner.run(life.__aenter__())
+        runner.run(life.__aexit__(None, None, None))
+
+
+@pytest.mark.timeout(1800 if DEEP else 400)
+@settings(max_examples=100 if DEEP else 8, phases=(Phase.explicit, Phase.generate))
+@given(case=cases())
+def test_what_others_ask_get_and_say_changes_no_byte_of_any_answer(
+    runner: asyncio.Runner, served: Desk, case: Case
+) -> None:
+    """Mandated by promise G2: feedback of another audience, gaps, deliveries of others."""
+    others = tuple(one for one in case.audiences if one != "employee")
+    runner.run(_holds(served, replace(case, audiences=others)))
+
+
+async def _holds(served: Desk, case: Case) -> None:
+    await served.stage.clear()
+    await served.stage.sql(
+        "truncate brain.pack_delivery, brain.retrieval_metric_event, brain.search_gap_signal,"
+        " brain.decision_backlog, brain.segmentation_health, gate.governance_queue,"
+        " brain.thread_feedback_health, brain.question_term cascade"
+    )
+    await served.stage.put(case.seen + case.hidden)
+    before = await _ask_everything(served.stage, case)
+    await _others_use_it(served, case)
+    await served.settle()
+    assert await served.rows("select 1 from brain.search_gap_signal"), "nothing was drawn"
+    assert await _ask_everything(served.stage, case) == before
+    await served.settle()
+    assert await _ask_everything(served.stage, case) == before, "after a second pass"
+
+
+async def _others_use_it(served: Desk, case: Case) -> None:
+    threads = [thread.address for thread in (*case.seen.threads, *case.hidden.threads)]
+    for name in SPEAKERS:
+        for thread in threads:
+            answer = await served.ask(case.queries[0], name, "employee", thread=thread)
+            if answer.response is not None and answer.response.packs:
+                await served.say(answer, "noisy_context", name)
+                await served.say(answer, "wrong_thread", name)
+    for audience in case.audiences:
+        for query in (*case.queries, "xylophone zymurgy", "xylophone zymurgy"):
+            answer = await served.ask(query, "somebody", audience)
+            if answer.response is not None and answer.response.packs:
+                await served.say(answer, "noisy_context", "somebody")
+                await served.say(answer, "extra_search", "somebody")
