@@ -187,6 +187,14 @@ def test_a_key_that_others_may_read_signs_nothing(
     assert not (desk.folder / "release.json").exists()
 
 
+def test_check_tells_whose_signatures_count(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing need be signed yet: it says what it takes, not what there is."""
+    assert run(["check"]) == 0
+    told = capsys.readouterr().out
+    assert "release: production; it needs the signature of one of ann, bob," in told
+    assert "to open anything of 2" in told
+
+
 def test_one_signer_may_close_and_two_may_open(
     released: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
