@@ -109,6 +109,12 @@ def folded_alternatives(text: str) -> dict[int, int]:
     return {term_id(forms[0]): term_id(forms[1]) for forms in pairs if len(forms) > 1}
 
 
+def term_sequence(text: str) -> Iterator[tuple[int, ...]]:
+    """For each word of a text in order the ids of its forms: as written, then folded."""
+    for word in words(text):
+        yield tuple(map(term_id, _forms(word)))
+
+
 def analyse(text: str) -> Counter[str]:
     """The terms of a text as words, with their counts: for people, and for keyword postings."""
     return Counter(term for word in words(text) for term in _forms(word))

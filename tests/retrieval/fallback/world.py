@@ -12,8 +12,9 @@ import psycopg
 from policies.snapshot import Snapshot
 from retrieval.contract import SubjectWire
 from retrieval.embed.ports import Embedder
-from retrieval.fallback.candidates import Found, search
+from retrieval.fallback.candidates import WORD_PAIRS, Found, search
 from retrieval.fallback.fusion import Fusion, min_max
+from retrieval.fallback.rerank import Reranker
 from retrieval.stores.activation import activate
 from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.points import CandidateIndex
@@ -49,6 +50,7 @@ class World:
         exclude: Collection[UUID] = (),
         index: CandidateIndex | None = None,
         fusion: Fusion = min_max,
+        reranker: Reranker | None = WORD_PAIRS,
     ) -> Found:
         subject = SubjectWire(
             subject_id="somebody",
@@ -69,6 +71,7 @@ class World:
                 k=k,
                 exclude=exclude,
                 fusion=fusion,
+                reranker=reranker,
             )
 
     async def another_index(self, index: QdrantIndex) -> None:
@@ -85,7 +88,10 @@ async def world(
     with psycopg.connect(database.url) as admin:
         activate(admin, snapshot)
     truth = PostgresTruth(
-        database.url, database.secret, sorted(set(snapshot.vocabulary.profiles.values()))
+        database.url,
+        database.secret,
+        sorted(set(snapshot.vocabulary.profiles.values())),
+        lag_objective_s=3_600,  # else whether a change is "pending" depends on the machine's load
     )
     await truth.open()
     try:
