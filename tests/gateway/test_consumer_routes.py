@@ -250,10 +250,13 @@ def test_a_sound_answer_writes_nothing_down(guarded: Stage) -> None:
 
 
 def test_each_operation_is_a_route_of_its_own_in_the_decision_log(guarded: Stage) -> None:
-    guarded.retrieval.script = lambda ask: {
-        "check": verdict, "units": page, "delivery": lambda one: delivery(one, "open"),
+    scripts: Mapping[str, Script] = {
+        "check": verdict,
+        "units": page,
+        "delivery": lambda ask: delivery(ask, "open"),
         "feedback": lambda _: Answer(status=200, feedback=FeedbackResponse()),
-    }[ask.operation](ask)  # fmt: skip
+    }
+    guarded.retrieval.script = lambda ask: scripts[ask.operation](ask)
     post(guarded, "/v1/answers/check", CHECK)
     post(guarded, "/v1/feedback", FEEDBACK)
     get(guarded, "/v1/units")
