@@ -7,7 +7,7 @@ replaced whole, while requests go on.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +26,7 @@ from gateway.authn.key_ring import RingKey, read_ring, signer
 
 ALGORITHM: Final = "ES256"
 _ECDSA: Final = ECDSA(SHA256())
+_URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +75,17 @@ class OwnKeys:
         Cost: about 24 us, of which the signature is 21; joserfc takes 40, which every hop pays.
         The form is RFC 7515 section 7.1, the signature RFC 7518 section 3.4.
         """
+        return self.sign_text(orjson.dumps(claims), typ=typ)
+
+    def sign_text(self, claims: bytes, *, typ: str) -> bytes:
+        """The same of claims that are JSON already."""
         key = signer(self._ring.keys, self._clock())
-        text = _head(key.kid, typ) + _base64url(orjson.dumps(claims))
         private = key.key.private_key
         if private is None:
             raise BadKeyFile("a key is not a private key")
+        text = _head(key.kid, typ) + _base64url(claims)
         r, s = decode_dss_signature(private.sign(text, _ECDSA))
-        return text + b"." + _base64url(r.to_bytes(32, "big") + s.to_bytes(32, "big"))
+        return b"%b.%b" % (text, _base64url(r.to_bytes(32, "big") + s.to_bytes(32, "big")))
 
     def public(self, kid: str | None) -> PublicKey | None:
         """The public half of a key of the ring."""
@@ -97,7 +102,7 @@ def _head(kid: str, typ: str) -> bytes:
 
 
 def _base64url(raw: bytes) -> bytes:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=")
+    return binascii.b2a_base64(raw, newline=False).translate(_URLSAFE, b"=")
 
 
 def _ring(keys: Sequence[ECKey | RingKey]) -> _Ring:

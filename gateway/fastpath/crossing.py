@@ -120,7 +120,7 @@ class Crossing:
             body, framing = b"%x\r\n%b\r\n0\r\n\r\n" % (body_bytes, body), framing + _CHUNKED
         head = b"%b%b%bx-request-id: %b\r\n%b%b\r\n" % (
             STATUS_LINE[status],
-            lines_of(way.default_headers),
+            way.default_lines,
             passed,
             self._request_id.encode("ascii"),
             self._course.digest_line,

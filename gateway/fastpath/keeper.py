@@ -13,6 +13,7 @@ from gateway.errors import Headers
 from gateway.fastpath.head import Head
 from gateway.fastpath.memory import KNOWN_S, Known, Memory, Name
 from gateway.ingress.provenance import trusted_peer
+from gateway.ingress.shortcut import Way
 from gateway.stations import Granted
 
 _OWN: Final = frozenset({b"authorization", b"traceparent", b"x-request-id"})
@@ -30,6 +31,15 @@ class Keeper:
         self.plane = plane
         self.memory = Memory(clock=clock)
         self.clock = clock
+
+    def name(self, way: Way, block: bytes) -> Name:
+        """What a block is known by that came this way."""
+        named = way.named
+        if named is not None and named[0] == block:
+            return named[1]
+        name = self.memory.name(block, way.peer)
+        way.named = block, name
+        return name
 
     def known(self, name: Name, now: float) -> Known | None:
         """What is known under a name, if it counts now: the same policy is in force, the same

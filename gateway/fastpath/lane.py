@@ -33,7 +33,7 @@ class Lane:
             return False
         keeper = self._keeper
         plane, now = keeper.plane, keeper.clock()
-        name = keeper.memory.name(head.block, way.peer)
+        name = keeper.name(way, head.block)
         known = keeper.known(name, now)
         if known is None:
             way.lesson = Lesson(keeper, name, head, way.scheme)

@@ -72,6 +72,22 @@ def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return text
 
 
+class DefaultLines:
+    """What the server adds in front of every answer, which it makes anew each second."""
+
+    __slots__ = ("_headers", "_lines")
+
+    def __init__(self) -> None:
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._lines = b""
+
+    def of(self, headers: list[tuple[bytes, bytes]]) -> bytes:
+        """These headers as lines."""
+        if headers is not self._headers:
+            self._headers, self._lines = headers, lines_of(headers)
+        return self._lines
+
+
 def write_whole(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
     """Give head and body to the transport together."""
     if len(body) > _COPIED_MAX:

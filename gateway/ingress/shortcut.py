@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from gateway.ingress.opening import DefaultLines
+
 if TYPE_CHECKING:
     from gateway.ingress.protocol import GuardedProtocol
 
@@ -19,6 +21,9 @@ BEGUN: Final = "gateway.begun"
 """ASGI scope extension: the same request as far as a lane came with it."""
 LESSON: Final = "gateway.lesson"
 """ASGI scope extension: who wants to hear how this request was judged."""
+
+
+_DEFAULT: Final = DefaultLines()
 
 
 class Passing(Protocol):
@@ -54,7 +59,17 @@ class Lane(Protocol):
 class Way:
     """One connection, as its lane sees it."""
 
-    __slots__ = ("_begun", "_early", "_last", "_protocol", "lane", "lesson", "passing", "peer")
+    __slots__ = (
+        "_begun",
+        "_early",
+        "_last",
+        "_protocol",
+        "lane",
+        "lesson",
+        "named",
+        "passing",
+        "peer",
+    )
 
     def __init__(self, protocol: GuardedProtocol, lane: Lane) -> None:
         client = protocol.client
@@ -62,8 +77,9 @@ class Way:
         self.peer: str = client[0] if client else ""
         self.passing: Passing | None = None
         self.lesson: Lesson | None = None
+        self.named: tuple[bytes, tuple[bytes, str]] | None = None
+        """The block that was named last, and its name: most callers send one again and again."""
         self._protocol = protocol
-        self._begun: Begun | None = None
         self._early = b""
         self._last = False
 
@@ -116,9 +132,9 @@ class Way:
         return self._last
 
     @property
-    def default_headers(self) -> list[tuple[bytes, bytes]]:
+    def default_lines(self) -> bytes:
         """What the server adds in front of every answer."""
-        return self._protocol.server_state.default_headers
+        return _DEFAULT.of(self._protocol.server_state.default_headers)
 
     def begin(self, passing: Passing) -> None:
         """A request is under way."""

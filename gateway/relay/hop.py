@@ -184,28 +184,29 @@ class Hop:
         request_id = passage.request_id
         return [
             *_caller(passage.subject),
-            (assertion.HEADER, self.signed(passage, request_id, now)),
+            (assertion.HEADER, self.signed(self.wording(passage), request_id, now)),
             (delegation.HEADER, self.delegated(passage, now)),
             (b"x-request-id", request_id.encode("ascii")),
             (b"traceparent", passage.traceparent),
         ]
 
-    def signed(self, passage: Passage, request_id: str, now: float) -> bytes:
-        """The assertion of one request of this passage."""
+    def wording(self, passage: Passage) -> assertion.Wording:
+        """What every assertion of this passage says."""
         subject = passage.subject
-        return assertion.assertion(
-            self._keys,
-            gateway_id=self._gateway_id,
-            token_audience=passage.upstream.token_audience,
-            subject_id=subject.subject_id,
-            audience=subject.audience,
-            profile=subject.grant.profile,
-            digest=subject.grant.digest,
-            request_id=request_id,
-            method=passage.method,
-            path=passage.raw_path.decode("ascii"),
-            now=now,
+        return assertion.wording(
+            self._gateway_id,
+            passage.upstream.token_audience,
+            subject.subject_id,
+            subject.audience,
+            subject.grant.profile,
+            subject.grant.digest,
+            passage.method,
+            passage.raw_path.decode("ascii"),
         )
+
+    def signed(self, said: assertion.Wording, request_id: str, now: float) -> bytes:
+        """The assertion of one request."""
+        return assertion.signed(self._keys, said, request_id, now)
 
     def delegated(self, passage: Passage, now: float) -> bytes:
         """The delegation that goes with it; empty when its upstream may retrieve for nobody."""
@@ -223,11 +224,12 @@ class Identity:
     `Hop.identity`, rendered once around the four values that are each request's own.
     """
 
-    __slots__ = ("_before", "_hop", "passage", "size")
+    __slots__ = ("_before", "_hop", "_said", "passage", "size")
 
     def __init__(self, hop: Hop, passage: Passage) -> None:
         self.passage = passage
         self._hop = hop
+        self._said = hop.wording(passage)
         lines = [b"%b: %b\r\n" % header for header in _caller(passage.subject)]
         self._before = b"".join(lines) + assertion.HEADER + b": "
         self.size = len(self._before)
@@ -237,7 +239,7 @@ class Identity:
         hop, passage = self._hop, self.passage
         return _IDENTITY % (
             self._before,
-            hop.signed(passage, request_id, now),
+            hop.signed(self._said, request_id, now),
             hop.delegated(passage, now),
             request_id.encode("ascii"),
             traceparent,

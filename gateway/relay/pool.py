@@ -137,10 +137,9 @@ class Pool:
             raise UpstreamBusy("every connection is in use") from None
 
     def _reusable(self) -> Connection | None:
-        now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            if now - connection.idle_since < self.idle_s and connection.fresh():
+            if connection.loop.time() - connection.idle_since < self.idle_s and connection.fresh():
                 return connection
             connection.abort()
         return None

@@ -34,6 +34,7 @@ from gateway.settings import DecisionLogSettings, TelemetrySettings
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.counters import Counters
 from gateway.telemetry.recorder import ChosenIds, Recorder
+from gateway.telemetry.trace_lines import trace_line
 
 SHUTDOWN_S: Final = 1.5
 """The longest that closing may take, all providers together."""
@@ -135,9 +136,7 @@ def open_telemetry(
 def _span_processors(settings: TelemetrySettings, file: TextIO | None) -> list[SpanProcessor]:
     processors: list[SpanProcessor] = []
     if file is not None:
-        lines = ConsoleSpanExporter(
-            out=file, formatter=lambda span: span.to_json(indent=None) + "\n"
-        )
+        lines = ConsoleSpanExporter(out=file, formatter=trace_line)
         processors.append(
             BatchSpanProcessor(
                 lines,

@@ -76,11 +76,11 @@ def begin(traceparent: bytes | None, *, trusted: bool, sample_ratio: float) -> T
     continued trace follows the peer; of an own one ``sample_ratio``.
     """
     peer = parse_traceparent(traceparent) if traceparent is not None else None
-    draw = int.from_bytes(os.urandom(24), "big")
+    draw = os.urandom(24)
     # 0 is the invalid id of the standard; one in 2**64 draws would be it
-    span_id = draw & 0xFFFF_FFFF_FFFF_FFFF or 1
+    span_id = int.from_bytes(draw[16:]) or 1
     if peer is not None and trusted:
         return TraceContext(peer.trace_id, span_id, peer.sampled, peer, continued=True)
-    trace_id = (draw >> 64) & ((1 << 128) - 1) or 1
+    trace_id = int.from_bytes(draw[:16]) or 1
     sampled = (trace_id & 0xFFFF_FFFF_FFFF_FFFF) < sample_ratio * _SPAN
     return TraceContext(trace_id, span_id, sampled, peer)

@@ -115,7 +115,7 @@ class DecisionLane:
             return False
         keeper, (target, block) = self._keeper, cut
         plane, now = keeper.plane, keeper.clock()
-        name = keeper.memory.name(head.line + block, way.peer)
+        name = keeper.name(way, head.line + block)
         known = keeper.known(name, now)
         if known is None:
             way.lesson = Lesson(keeper, name, head, way.scheme)
@@ -147,7 +147,7 @@ class DecisionLane:
         looked_up = time.perf_counter_ns()
         answer = b"%b%b%b%b%b%b\r\n" % (
             STATUS_LINE[200],
-            lines_of(way.default_headers),
+            way.default_lines,
             _PRIVATE,
             decided.identity.lines(request_id, trace.traceparent(), self._keeper.clock()),
             decided.digest_line,
