@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.failure import of_policy
+from gateway.cli.failure import Exit, Failure, of_policy
 from gateway.settings import Settings, load
 from policies.errors import PolicyError
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
@@ -35,7 +35,13 @@ def policy_of(settings: Settings, overlay: Path | None = None) -> Snapshot:
         raise of_policy(error, folder) from error
 
 
-def check(config: ConfigOption = None) -> None:
+def check(
+    database: Annotated[
+        bool,
+        typer.Option("--database", help="Also whether the database of the settings can be used."),
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
     """Check settings and policy without starting anything."""
     settings = settings_of(config)
     snapshot = policy_of(settings)
@@ -44,6 +50,8 @@ def check(config: ConfigOption = None) -> None:
     print(f"digest: {snapshot.digest}")
     _check_settings(settings, snapshot)
     _tell_release(settings)
+    if database:
+        _check_database(settings)
     for profile in snapshot.vocabulary.profiles:
         grant = snapshot.grant([profile])
         print(
@@ -65,6 +73,24 @@ def _check_settings(settings: Settings, snapshot: Snapshot) -> None:
         route_limits(settings.route_limits, {route.id for route in snapshot.routes})
     if settings.keys.assertion_file is not None:
         print(f"signing keys: {len(ring_of(settings))}")
+
+
+def _check_database(settings: Settings) -> None:
+    """Return when our schemas are in the configured database, or can be put there.
+
+    Nothing is written. Raises: Failure with everything that is missing.
+    """
+    from gateway.compose.database import lacking  # late: it loads every house
+
+    if settings.database.url is None:
+        reason = "the settings name no database: an embedded one would be started"
+        raise Failure(Exit.USAGE, "store_missing", reason, "set GATEWAY_DATABASE_URL")
+    lacks = lacking(str(settings.database.url))
+    if lacks:
+        failure = Failure(Exit.UNAVAILABLE, "database_unfit", "see above", "mend it")
+        failure.lines = tuple(f"{one.code}: {one.reason}; {one.remedy}" for one in lacks)
+        raise failure
+    print("database ok: our schemas are there, or can be made beside what is")
 
 
 def _tell_release(settings: Settings) -> None:

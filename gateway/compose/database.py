@@ -20,6 +20,7 @@ from policies.snapshot import Snapshot
 from retrieval.embed.registry import stored_name
 from retrieval.schema.history import MigrationRefused
 from retrieval.schema.migrate import migrate
+from retrieval.schema.placement import Lack, missing
 from retrieval.settings import StoreSettings
 from retrieval.stores.activation import UNFIT, ActivationRefused, Draft, activate
 from retrieval.stores.enforcement import NotEnforced, assert_enforced
@@ -45,6 +46,14 @@ def store_settings(settings: Settings, stores: Stores) -> StoreSettings:
         connections_max=settings.database.pool_max,
         lag_objective_s=settings.limits.index_lag_ms / 1_000,
     )
+
+
+def lacking(url: str) -> tuple[Lack, ...]:
+    """What keeps our schemas from being made in the database at ``url``. Raises: CannotStart."""
+    try:
+        return missing(url)
+    except psycopg.Error as error:
+        raise no_database(first_line(error)) from error
 
 
 def prepare(stores: Stores, snapshot: Snapshot, draft: Draft) -> None:
