@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.server import ServerState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.frames import Frame, Opcode
+from websockets.speedups import apply_mask
 
 from gateway.ingress.handshake import LEG
 from gateway.ingress.limits import Limits
@@ -130,8 +131,7 @@ class Frames:
             size = int.from_bytes(await self._exactly(8), "big")
         assert head[1] & 0x80, "a client masks"
         mask = await self._exactly(4)
-        data = bytes(byte ^ mask[i % 4] for i, byte in enumerate(await self._exactly(size)))
-        return Opcode(head[0] & 0x0F), data
+        return Opcode(head[0] & 0x0F), apply_mask(await self._exactly(size), mask)
 
     async def _exactly(self, size: int) -> bytes:
         data = b""

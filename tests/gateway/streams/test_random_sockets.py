@@ -41,6 +41,7 @@ def played(scene: Scene, *, seed: int, sockets: int) -> Tally:
     scene.play(echoes_in_pieces(seed))
     tally = asyncio.run(fuzz(scene.stage.port, heads(scene), seed=seed, sockets=sockets))
     assert tally.faults == []
+    assert tally.ends["late"] <= sockets // 20
 
     async def rest() -> int:
         async with asyncio.timeout(30):
