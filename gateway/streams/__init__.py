@@ -5,6 +5,7 @@ Laws
       policy changes, when somebody says that something was revoked, and every half minute. What
       would not be allowed in the same way any more ends within two seconds.
     * What cannot be decided in that time is not allowed.
+    * When a consent of its subject ends, whatever is open to it ends (`consents.py`).
     * An end is told in the words of the protocol: 1008, 1012 and 1001 on a WebSocket; on a
       stream of events an end after the last whole event; a reset on everything else.
 
