@@ -37,6 +37,9 @@ WHOLE: Final = 0x80
 WHOLE_TEXT: Final = WHOLE | TEXT
 WHOLE_BINARY: Final = WHOLE | BINARY
 CONTROL_BYTES_MAX: Final = 125
+FRAMES_AT_ONCE: Final = 1_000
+"""A read of the loop may bring 40,000 empty frames, which would keep everybody waiting."""
+_TURN: Final = range(FRAMES_AT_ONCE)
 _WHOLES: Final = (WHOLE_TEXT, WHOLE_BINARY)
 _MASKED: Final = 0x80
 _RESERVED: Final = 0x70
@@ -90,16 +93,22 @@ class Reader:
         self._over = True
         self._held.clear()
 
-    def feed(self, data: bytes) -> None:
-        """Take what arrived. Raises: Broken; UnicodeDecodeError. It must be stopped then."""
+    def feed(self, data: bytes) -> bool:
+        """Take what arrived. True when there may be more in it than ``FRAMES_AT_ONCE``: let
+        others have their turn, and feed nothing.
+
+        Raises: Broken; UnicodeDecodeError. It must be stopped then.
+        """
         if self._held:
             self._held += data
             if len(self._held) < self._need:
-                return
+                return False
             data = bytes(self._held)
             self._held.clear()
-        at, end, need, key_bytes = 0, len(data), 2, self._key_bytes
-        while end - at >= 2 and not self._over:
+        at, end, need, key_bytes, more = 0, len(data), 2, self._key_bytes, False
+        for _ in _TURN:
+            if end - at < 2 or self._over:
+                break
             first, size, body = data[at], data[at + 1] ^ self._mark, at + 2
             if size > CONTROL_BYTES_MAX:
                 body += _wide(size)
@@ -127,9 +136,13 @@ class Reader:
             else:
                 self._fragment(first, payload)
             at = stop
-        if at < end and not self._over:
-            self._held += data[at:]
-            self._need = need
+        else:
+            more = True
+        if self._over or at == end:
+            return False
+        self._held += data[at:]
+        self._need = need
+        return more
 
     def _check(self, first: int, size: int) -> None:
         """Whether a frame with this first byte may stand here."""

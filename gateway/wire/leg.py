@@ -48,6 +48,7 @@ class Leg(asyncio.Protocol):
         "_is_server",
         "_loop",
         "_message_bytes",
+        "_more",
         "_open",
         "_other",
         "_owed",
@@ -58,6 +59,7 @@ class Leg(asyncio.Protocol):
         "_stall",
         "_stall_s",
         "_transport",
+        "_turn",
         "_unanswered",
         "_write",
         "ended",
@@ -90,7 +92,8 @@ class Leg(asyncio.Protocol):
         self._reader: frames.Reader | None = None
         self._early = bytearray()
         self._open = False  # connected, and no close was sent
-        self._paused = False
+        self._paused = self._more = False
+        self._turn: asyncio.Handle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
         self._ping: asyncio.TimerHandle | None = None
@@ -162,7 +165,10 @@ class Leg(asyncio.Protocol):
                 self._pause()
             return
         try:
-            self._reader.feed(data)
+            if self._reader.feed(data):
+                self._more = True
+                self._pause()
+                self._go_on()
         except frames.Broken as fault:
             self._broken(fault.close_code)
         except UnicodeDecodeError:
@@ -173,6 +179,7 @@ class Leg(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._open = False
+        self._stop()
         self.finish(Closed(LOST))
         if self._ping is not None:
             self._ping.cancel()
@@ -272,12 +279,26 @@ class Leg(asyncio.Protocol):
         self.abort()
 
     def _pause(self) -> None:
-        if not self._paused:
+        if not self._paused and not self._transport.is_closing():
             self._paused = True
             self._transport.pause_reading()
 
     def _go_on(self) -> None:
+        if self._more:
+            if self._turn is None:
+                self._turn = self._loop.call_soon(self._further)
+            return
         if self._paused and not self._transport.is_closing():
             self._paused = False
             self._unanswered = False  # its answer may lie among what was not read
             self._transport.resume_reading()
+
+    def _further(self) -> None:
+        """Read the next of many frames, unless the other side is held up: then it calls."""
+        self._turn = None
+        if self._open and self._other is not None and self._other._drained is not None:
+            return
+        self._more = False
+        self.data_received(b"")
+        if not self._more:
+            self._go_on()
