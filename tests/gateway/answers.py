@@ -105,6 +105,7 @@ def pack(ask: Ask, names: Sequence[str], **changes: object) -> Pack:
         fallback_signal=None,
         score=None,
         signal_breakdown=(),
+        cut=None,
     )
     return made.model_copy(update=changes)
 
