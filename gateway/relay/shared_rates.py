@@ -5,7 +5,8 @@ Laws
       the database's clock, so that no two gateways count by clocks of their own.
     * While the store cannot answer, each gateway goes on with its part of the allowance: the
       rate divided by the gateways that were last seen, and as much less of a burst. All of them
-      together give no more than the store would, and nobody is refused for its silence alone.
+      together give no more than the store would (but for a burst of one each, where it is smaller
+      than their number), and nobody is refused for its silence alone.
     * Each gateway keeps its part up to date all along, so that a store that falls silent
       gives nobody a second burst.
 
