@@ -244,7 +244,9 @@ def test_fragments_of_nothing_are_not_held() -> None:
     """A message of endless empty fragments never grows."""
     taken = Taken(masked=True)
     empty = b"\x80" + bytes(4)
-    taken.reader.feed(b"\x01" + empty + (b"\x00" + empty) * 10_000)
+    raw = b"\x01" + empty + (b"\x00" + empty) * 10_000
+    while taken.reader.feed(raw):
+        raw = b""
     assert taken.reader._parts == []
     assert not taken.reader._held
 
@@ -287,3 +289,12 @@ def test_message_in_single_bytes_is_looked_at_once_more_and_no_oftener(
         taken.reader.feed(frame[at : at + 1])
     assert taken.found == [(Opcode.BINARY, bytes(MOST))]
     assert len(looked) == 2
+
+
+def test_nothing_is_read_after_a_stop_not_even_what_is_here() -> None:
+    """What stands behind a close is nobody's, in the same read and in later ones."""
+    taken = Taken(masked=False)
+    for _ in range(2):
+        assert not taken.reader.feed(b"\x88\x00\x81\x01a\x81")
+    assert taken.found == [(Opcode.CLOSE, b"")]
+    assert not taken.reader._held
