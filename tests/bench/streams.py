@@ -87,19 +87,19 @@ async def _measured(out: Console, rounds: int, folder: Path) -> dict[str, Any]:
             peer = stack.enter_context(streaming_nginx(folder, portal.port))
             token = proxy.staff_token(issuers, "u-1", rsa=True)
             await _quiet(ours)
+            door = Door(ours.port, token)
+            alone = {  # first: memory that rounds leave behind would hide some of it
+                "slow_reader_mib": await _slow_reader(ours, door, portal),
+                "left_events_ms": await _leaving(door, portal, events=True),
+                "left_socket_ms": await _leaving(door, portal, events=False),
+                "long_bodies": await _long_bodies(ours, door, portal),
+            }
             found: proxy.Found = {case: {ours.name: [], NGINX: []} for case in CASES}
             for number in range(rounds):
                 for one in (ours, peer):
                     await _round(one, Door(one.port, token), portal, found)
                 load = os.getloadavg()[0]
                 out.print(f"round {number + 1} of {rounds}, load {load:.1f}", style="dim")
-            door = Door(ours.port, token)
-            alone = {
-                "slow_reader_mib": await _slow_reader(ours, door, portal),
-                "left_events_ms": await _leaving(door, portal, events=True),
-                "left_socket_ms": await _leaving(door, portal, events=False),
-                "long_bodies": await _long_bodies(ours, door, portal),
-            }
     medians = {
         case: {name: round(statistics.median(values), 3) for name, values in of.items()}
         for case, of in found.items()

@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 
@@ -157,6 +158,39 @@ def test_flood_before_legs_are_joined_is_held_within_bounds() -> None:
         await sending
 
     play(scene, joined=False)
+
+
+def test_many_frames_in_one_read_let_others_have_their_turn() -> None:
+    """A flood of nothing costs its sender's turn, not everybody's; none of it is lost."""
+
+    async def scene(two: Two) -> None:
+        count, passed = 50 * frames.FRAMES_AT_ONCE, []
+
+        def looks() -> None:
+            passed.append(two.upstream.messages)
+            if passed[-1] < count:
+                asyncio.get_running_loop().call_soon(looks)
+
+        two.caller.data_received(EMPTY * count)
+        looks()
+        assert len(await two.hear(two.from_upstream, count * len(EMPTY))) == count * len(EMPTY)
+        steps = [after - before for before, after in pairwise([0, *passed])]
+        assert max(steps) == frames.FRAMES_AT_ONCE
+        assert two.caller._transport.is_reading()
+
+    play(scene)
+
+
+def test_close_behind_many_frames_is_found_after_them() -> None:
+    """Also when our own close came first, and nobody wants them."""
+
+    async def scene(two: Two) -> None:
+        two.caller.tell(Closed(NOT_ALLOWED))
+        two.caller.data_received(EMPTY * 5_000 + b"\x88\x82\x00\x00\x00\x00\x03\xe8")
+        assert await asyncio.shield(two.caller.ended) == Closed(1000)
+        assert await two.hear(two.from_caller, 100) == b"\x88\x02\x03\xf0"
+
+    play(scene)
 
 
 def test_pings_of_a_side_that_reads_no_pong_fill_no_memory() -> None:
