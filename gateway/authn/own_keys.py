@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc.jwk import ECKey
@@ -35,6 +35,7 @@ class _Ring:
 
     keys: tuple[RingKey, ...]
     public: Mapping[str, PublicKey]
+    private: Mapping[str, EllipticCurvePrivateKey]
     document: bytes
 
 
@@ -79,10 +80,9 @@ class OwnKeys:
 
     def sign_text(self, claims: bytes, *, typ: str) -> bytes:
         """The same of claims that are JSON already."""
-        key = signer(self._ring.keys, self._clock())
-        private = key.key.private_key
-        if private is None:
-            raise BadKeyFile("a key is not a private key")
+        ring = self._ring
+        key = signer(ring.keys, self._clock())
+        private = ring.private[key.kid]
         text = _head(key.kid, typ) + _base64url(claims)
         r, s = decode_dss_signature(private.sign(text, _ECDSA))
         return b"%b.%b" % (text, _base64url(r.to_bytes(32, "big") + s.to_bytes(32, "big")))
@@ -118,5 +118,13 @@ def _ring(keys: Sequence[ECKey | RingKey]) -> _Ring:
     return _Ring(
         ring,
         {kid: ECKey.import_key(words) for kid, words in public.items()},
+        {one.kid: _private(one) for one in ring},
         orjson.dumps(document),
     )
+
+
+def _private(one: RingKey) -> EllipticCurvePrivateKey:
+    private = one.key.private_key
+    if private is None:
+        raise BadKeyFile("a key is not a private key")
+    return private

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
 from typing import Any, Final
 
 from gateway.errors import (
@@ -31,9 +30,9 @@ from gateway.errors import (
 from gateway.ingress.abort import ABORT
 from gateway.ingress.door import Door
 from gateway.ingress.ending import LINGER_S, Ending
-from gateway.ingress.handshake import Handshake, names_socket, read_handshake
+from gateway.ingress.handshake import Handshake
+from gateway.ingress.judgement import judged
 from gateway.ingress.limits import Limits
-from gateway.ingress.normalise import origin_form, valid_host
 from gateway.ingress.opening import OPEN, whole, write_whole
 from gateway.ingress.parser import (
     STATUS_LINE,
@@ -48,10 +47,6 @@ _NEVER: Final = float("inf")
 STALL_S: Final = 30.0
 """How long a closed connection may take none of its last bytes."""
 _FEED_BYTES: Final = 4096
-_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
-_NAMES: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]*")
-_VALUES: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
-_METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -387,56 +382,20 @@ class GuardedProtocol(HttpToolsProtocol):
         """What is wrong with a finished header block; None when it has one reading."""
         if len(self.connections) > self.limits.connections:
             return Code.OVERLOADED
-        version = self.parser.get_http_version()
-        if version not in {"1.0", "1.1"}:
-            return Code.VERSION_UNSUPPORTED
-        if self.parser.get_method() not in _METHODS:
-            return Code.METHOD_NOT_ALLOWED
-        if not origin_form(self.url):
-            return Code.BAD_PATH
-        found: dict[bytes, list[bytes]] = {}
-        for name, value in self.headers:
-            if name in found:
-                found[name].append(value.strip(b" \t"))
-            else:
-                found[name] = [value.strip(b" \t")]
-        # all at once: what no single one may hold, all together may not
-        if (
-            b"" in found
-            or not _NAMES.fullmatch(b"".join(found))
-            or not _VALUES.fullmatch(b"".join([value for _, value in self.headers]))
-        ):
-            return Code.BAD_REQUEST
-        hosts = found.get(b"host", [])
-        if len(hosts) != 1 or not valid_host(hosts[0]):
-            return Code.BAD_HOST
-        return self._framing(found, version)
-
-    def _framing(self, found: dict[bytes, list[bytes]], version: str) -> Code | None:
-        lengths = found.get(b"content-length", [])
-        codings = found.get(b"transfer-encoding", [])
-        if len(lengths) > 1 or not all(_DIGITS.fullmatch(length) for length in lengths):
-            return Code.BAD_FRAMING
-        if codings and (codings != [b"chunked"] or lengths or version == "1.0"):
-            return Code.BAD_FRAMING
-        if any(value.lower() != b"100-continue" for value in found.get(b"expect", [])):
-            return Code.EXPECTATION_FAILED
-        if self.parser.should_upgrade():
-            if codings or lengths:
-                return Code.BAD_FRAMING
-            if names_socket(found.get(b"upgrade", [])):
-                return self._opening(found, version)
-        return None
-
-    def _opening(self, found: dict[bytes, list[bytes]], version: str) -> Code | None:
-        if not self.sockets:
-            return Code.UPGRADE_UNSUPPORTED
+        parser = self.parser
+        found = judged(
+            parser.get_method(),
+            parser.get_http_version(),
+            self.url,
+            self.headers,
+            upgrades=parser.should_upgrade(),
+            sockets=self.sockets,
+        )
+        if not isinstance(found, Handshake):
+            return found
         if any(not cycle.response_complete for cycle in self._open):
             return Code.BAD_REQUEST  # a socket has its connection for itself
-        handshake = read_handshake(self.parser.get_method(), version, found)
-        if isinstance(handshake, Code):
-            return handshake
-        self._handshake = handshake
+        self._handshake = found
         return None
 
     def _reject(self, code: Code) -> None:
