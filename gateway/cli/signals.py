@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from uuid import UUID
 
 import typer
+import uvloop
 
 from gateway.cli import signal_reading as reading
 from gateway.cli.check import ConfigOption, settings_of
@@ -30,6 +31,7 @@ from gateway.cli.signal_page import (
 from gateway.cli.signal_reading import ROLE
 from gateway.cli.station import station
 from gateway.cli.terminal import columns, line
+from gateway.telemetry import process_log
 
 app: Final = typer.Typer(
     help="Gaps that callers met: list them, close them, see what helped.", no_args_is_help=True
@@ -122,6 +124,18 @@ def report(
     with station(settings_of(config), ROLE) as connection:
         found = reading.loops(connection, limit=limit)
     _print(found, [LOOP_TITLES, *map(loop_columns, found)], output, nothing="no gap was routed")
+
+
+@app.command("work")
+def work(config: ConfigOption = None) -> None:
+    """Be the worker behind signals, until SIGTERM or Ctrl-C; for gateways that start none."""
+    from gateway.compose.signalling import signal_worker, until_signal
+    from gateway.compose.stores import attached
+
+    settings = settings_of(config)
+    process_log.configure()
+    with attached(settings) as stores:
+        uvloop.run(until_signal(signal_worker(settings, stores)))
 
 
 def _print(found: list[Row], rows: list[tuple[str, ...]], output: Format, *, nothing: str) -> None:

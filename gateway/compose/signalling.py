@@ -21,7 +21,7 @@ import uvloop
 
 from gateway.compose.failure import CannotStart
 from gateway.compose.filling import open_embedder
-from gateway.compose.release import active_policy
+from gateway.compose.release import active_policy, folder_policy
 from gateway.compose.stores import Stores
 from gateway.settings import Settings
 from gateway.telemetry import process_log
@@ -33,6 +33,7 @@ from gateway.workers.channel import (
     say_ready,
 )
 from gateway.workers.supervisor import Supervisor, command
+from policies.snapshot import DEFAULT_FOLDER
 from policies.thresholds import Thresholds
 from retrieval.signals.settings import SignalSettings
 from retrieval.signals.worker import SignalWorker
@@ -73,20 +74,28 @@ async def signalling(settings: Settings, stores: Stores) -> AsyncIterator[None]:
 def signal_worker(settings: Settings, stores: Stores) -> SignalWorker:
     """The worker of these settings, not running yet. Raises: CannotStart."""
 
-    def thresholds() -> Thresholds:
-        return active_policy(settings, stores).thresholds
-
     try:
         return SignalWorker(
             stores.database_url,
             stores.database_secret,
             signal_settings(settings),
-            thresholds,
+            partial(_thresholds, settings, stores),
             partial(open_embedder, settings),
         )
     except ValueError as error:
         reason = f"`signals.webhook_url` or its secret {error}"
         raise CannotStart("webhook_unusable", reason, "mend the section `signals`") from error
+
+
+def _thresholds(settings: Settings, stores: Stores) -> Thresholds:
+    """Those of the active policy. Raises: CannotStart; PolicyError."""
+    try:
+        return active_policy(settings, stores).thresholds
+    except CannotStart as error:
+        if settings.release.signed or error.code != "no_release":
+            raise
+        # a command activated the folder, and no gateway has kept it as a release yet
+        return folder_policy(settings.policy or DEFAULT_FOLDER).snapshot.thresholds
 
 
 def signal_settings(settings: Settings) -> SignalSettings:
@@ -149,8 +158,16 @@ async def until_signal(
     try:
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for one in done:
-            one.result()  # a defect of the worker is the process's
+            _raise_first(one.exception())  # what stops the worker stops the process
     finally:
         for one in ends:
             one.cancel()
         await asyncio.gather(*ends, return_exceptions=True)
+
+
+def _raise_first(error: BaseException | None) -> None:
+    """Raise an error, or the first of a group: a command says one thing."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from gateway.cli.app import run
 from policies.snapshot import Snapshot
 from retrieval.embedded import Embedded
-from tests.gateway.cli.made import environment
+from retrieval.stores.activation import activate
+from retrieval.stores.roles import POLICY, dsn_for
+from tests.gateway.cli.made import clean, environment
 from tests.retrieval.signals.desk import Desk, desk
 from tests.retrieval.signals.test_gaps import ABOUT, SEEN
 from tests.retrieval.world import Artifact, World
@@ -138,6 +146,39 @@ def test_no_command_tells_a_word_of_a_question_that_few_have_used(ask: Ask, used
     ).lower()
     for word in ("payroll", "calendar", "refund", "ann", "eve"):
         assert word not in told.replace("channel", "")
+
+
+def test_the_worker_can_run_apart_and_ends_at_a_signal(
+    services: Embedded, database: Database, snapshot: Snapshot, tmp_path: Path
+) -> None:
+    """Like the one that `gateway serve` starts: it takes the lock and tends the tables."""
+    with psycopg.connect(
+        dsn_for(POLICY, database.url, database.secret), autocommit=True
+    ) as connection:
+        activate(connection, snapshot)
+    leads = (
+        "select 1 from pg_stat_activity where usename = 'gw_metric'"
+        " and datname = current_database() and query like '%keep_partitions%'"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "gateway", "signals", "work"],
+        env=clean() | environment(services, database, tmp_path),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        guard = threading.Timer(60, process.kill)  # a hang must end the test, not the suite
+        guard.start()
+        try:
+            with psycopg.connect(database.url, autocommit=True) as connection:
+                while connection.execute(leads).fetchone() is None:
+                    assert process.poll() is None
+                    time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate()
+        finally:
+            guard.cancel()
+            process.kill()
+    assert (process.returncode, err) == (0, "")
 
 
 @pytest.mark.parametrize(
