@@ -19,6 +19,7 @@ from gateway.cli import (
     consent,
     evaluate,
     events,
+    index,
     ingest,
     keys,
     labels,
@@ -57,6 +58,7 @@ app.add_typer(labels.app, name="labels")
 app.add_typer(threads.app, name="threads")
 app.add_typer(overrides.app, name="overrides")
 app.add_typer(events.app, name="events")
+app.add_typer(index.app, name="index")
 app.command("metrics")(metrics.metrics)
 app.add_typer(signals.app, name="signals")
 app.add_typer(keys.app, name="keys")

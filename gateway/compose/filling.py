@@ -23,6 +23,7 @@ from retrieval.ingest.database import OVERLAP, SCHEMA, DatabaseSource, knowledge
 from retrieval.ingest.engine import marks_of
 from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.qdrant import QdrantIndex
+from retrieval.stores.reindex import Standing, rebuild, standing
 from retrieval.stores.roles import INDEX, INGEST
 
 __all__ = ["KnowledgeBase", "OnProgress", "Report", "fill_index", "ingest_into", "open_embedder"]
@@ -114,6 +115,27 @@ def _opened(source: Path | KnowledgeBase, dsn: str, origin: str) -> Iterator[Pat
         overlap=source.overlap,
     ) as opened:
         yield opened
+
+
+async def index_standing(
+    settings: Settings, stores: Stores, model: Embedder, *, collection: str | None, rebuilt: bool
+) -> tuple[str, Standing]:
+    """The name of a collection and how it stands beside the truth, after it was ``rebuilt`` or
+    as it is. ``collection`` None: the one that is served from. Raises: CannotStart."""
+    told = store_settings(settings, stores)
+    name = collection or told.collection
+    key = told.qdrant_api_key.get_secret_value()
+    index = QdrantIndex(told.qdrant_url, key, name, model.dims)
+    dsn = station_dsn(stores, INDEX)
+    try:
+        if rebuilt:
+            return name, await rebuild(dsn, index, model)
+        return name, await standing(dsn, index)
+    except RetrievalError as error:
+        remedy = "look at the collection, or name another one with --collection"
+        raise CannotStart("index_unavailable", str(error), remedy) from error
+    finally:
+        await index.close()
 
 
 async def fill_index(settings: Settings, stores: Stores, model: Embedder) -> int:

@@ -94,6 +94,11 @@ class QdrantIndex:
         """Returns when the collection can be read. Raises ``IndexUnavailable``."""
         await self._call(lambda: self._client.get_collection(self.collection))
 
+    async def check(self) -> None:
+        """Returns when the collection is there and has our shape. Raises ``IndexUnavailable``."""
+        info = await self._call(lambda: self._client.get_collection(self.collection))
+        self._check_shape(info)
+
     async def ensure(self) -> None:
         """Makes the collection and its payload indexes; checks one that exists already.
 
@@ -200,6 +205,24 @@ class QdrantIndex:
     async def everything(self) -> list[Held]:
         """Every point of the collection, for the sweep. Writer only."""
         return await self._scroll(None, wanted=None)
+
+    async def strangers(self) -> int:
+        """How many points no gateway wrote: their payload is none of ours, for their own id."""
+        found, offset = 0, None
+        while True:
+            page, offset = await self._call(
+                partial(
+                    self._client.scroll,
+                    self.collection,
+                    limit=_PAGE,
+                    offset=offset,
+                    with_payload=True,
+                    with_vectors=False,
+                )
+            )
+            found += sum(not _is_ours(point.id, point.payload) for point in page)
+            if offset is None:
+                return found
 
     # --- writing ------------------------------------------------------------------------
 
@@ -469,6 +492,10 @@ def _label(unit_id: UUID, payload: dict[str, Any] | None) -> IndexLabel | None:
         tenant=stored["tenant"],
         jurisdiction=stored["jurisdiction"],
     )
+
+
+def _is_ours(ident: object, payload: dict[str, Any] | None) -> bool:
+    return isinstance(ident, str) and _label(UUID(ident), payload) is not None
 
 
 def _integer(value: object) -> TypeGuard[int]:
