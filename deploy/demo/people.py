@@ -85,10 +85,11 @@ CLIENTS: Final = (
         {
             "groups": ["staff-all"],
             "roles": ["knowledge-owner"],
+            "knowledge": ["documents", "handbook"],
             "tenants": ["acme", "globex"],
             "jurisdictions": ["eu", "vn"],
         },
-        "colleague who may approve labels that open units inside the house",
+        "colleague who owns the threads, and may approve labels that open units inside the house",
     ),
     Client(
         "contractor",
