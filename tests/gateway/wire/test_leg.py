@@ -143,6 +143,28 @@ def test_side_that_is_held_up_is_not_blamed_for_a_pong_that_nobody_read() -> Non
     play(scene)
 
 
+def test_side_that_was_held_up_has_another_interval_to_answer() -> None:
+    """Its pong may lie among what was not read in the meantime."""
+
+    async def scene(two: Two) -> None:
+        async def answers() -> None:
+            while await two.hear(two.from_caller, 2):
+                await two.say(two.from_caller, b"\x8a\x80" + bytes(4))
+
+        answering = asyncio.create_task(answers())
+        await asyncio.sleep(21)
+        two.caller.pause_writing()
+        await asyncio.sleep(18)
+        two.caller.resume_writing()
+        await asyncio.sleep(20)
+        assert not two.upstream.ended.done()
+        await asyncio.sleep(2)
+        assert two.upstream.ended.done()
+        answering.cancel()
+
+    play(scene)
+
+
 def test_flood_before_legs_are_joined_is_held_within_bounds() -> None:
     """S12: bytes, not frames; then nothing of it is lost."""
 
