@@ -268,7 +268,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def answered(self, head: bytes, body: bytes, *, last: bool) -> None:
         """Write the whole answer to it."""
-        write_whole(self.transport, head, body)
+        if not self.transport.is_closing():
+            write_whole(self.transport, head, body)
         self.server_state.total_requests += 1
         if last:
             self.transport.close()

@@ -22,8 +22,7 @@ def pieces(*parts: bytes, then: Callable[[Peer], None] | None = None) -> Script:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(OK)
-        while True:
-            await peer.request()
+        while await peer.request():
             for part in parts:
                 await peer.say(part)
             if then is not None:
@@ -88,8 +87,7 @@ def test_kept_connection_that_is_dead_is_replaced_once(stage: Stage) -> None:
             await peer.request()
             peer.reset()
             return
-        while True:
-            await peer.request()
+        while await peer.request():
             asked.append(peer.number)
             await peer.say(OK)
 
@@ -121,8 +119,7 @@ def test_next_request_that_comes_early_is_answered_next(stage: Stage) -> None:
         await peer.request()
         await peer.say(OK)
         number = 0
-        while True:
-            await peer.request()
+        while await peer.request():
             number += 1
             if number == 1:
                 await asyncio.to_thread(gate.wait, 10)
