@@ -218,8 +218,7 @@ class Leg(asyncio.Protocol):
         )
         self._ping = self._loop.call_later(self._ping_s, self._beat)
         early, self._early = bytes(self._early), bytearray()
-        if other._drained is None:
-            self._go_on()
+        self._go_on()
         self.data_received(early)
 
     def _control(self, opcode: int, payload: bytes) -> None:
