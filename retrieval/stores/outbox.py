@@ -40,7 +40,7 @@ from retrieval.stores.qdrant import QdrantIndex
 
 log = logging.getLogger(__name__)
 
-_LOCK: Final = 0x67_77_5F_69_6E_64_65_78  # "gw_index"
+LOCK: Final = 0x67_77_5F_69_6E_64_65_78  # "gw_index"
 _BATCH: Final = 256
 _BATCH_DOUBTFUL_MIN: Final = 16
 _POLL_S: Final = 0.25
@@ -345,7 +345,7 @@ class OutboxWorker:
             raise IndexUnavailable(Store.EMBEDDER, type(fault).__name__) from fault
 
     async def _locked(self, connection: AsyncConnection) -> bool:
-        cursor = await connection.execute(_TRY_LOCK, (_LOCK,))
+        cursor = await connection.execute(_TRY_LOCK, (LOCK,))
         row = await cursor.fetchone()
         return row is not None and row[0] is True
 

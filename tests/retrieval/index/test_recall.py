@@ -31,7 +31,8 @@ Rows = NDArray[np.float32]
 def drawn(real: Rows, count: int, rng: np.random.Generator) -> Rows:
     """Vectors near real ones: each is one of them, turned by noise of its own."""
     rows = real[rng.integers(0, len(real), count)] + rng.normal(0, 0.02, (count, real.shape[1]))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    found: Rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return found
 
 
 def lexical(rng: np.random.Generator, terms: int) -> tuple[list[int], list[float]]:
