@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import pytest
 
+from gateway.relay.duplex import By, Relayed, relay_messages
 from gateway.wire import frames
 from gateway.wire.closing import LOST, NOT_ALLOWED, Closed
 from gateway.wire.leg import HELD_BYTES_MAX, Leg
@@ -55,6 +56,7 @@ def play(scene: Callable[[Two], Awaitable[None]], *, joined: bool = True) -> Non
         made: list[tuple[Leg, socket.socket]] = []
         for masked in (True, False):
             ours, theirs = socket.socketpair()
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
             theirs.setblocking(False)
             leg = Leg(masked=masked, message_bytes=10_000, ping_s=20, close_s=5)
             transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
@@ -312,3 +314,64 @@ def test_defect_of_ours_cuts_the_connection() -> None:
         assert await asyncio.shield(two.caller.ended) == Closed(LOST)
 
     play(scene)
+
+
+def test_close_is_read_behind_messages_that_nobody_wants_any_more() -> None:
+    """A side that was held up is read on once it was told the end."""
+
+    async def scene(two: Two) -> None:
+        two.caller.pause_writing()
+        two.upstream.tell(Closed(1001))
+        await two.say(two.from_upstream, MESSAGE * 3 + b"\x88\x02\x03\xe9")
+        assert await asyncio.shield(two.upstream.ended) == Closed(1001)
+
+    play(scene)
+
+
+def test_last_bytes_that_nobody_takes_do_not_hold_a_connection() -> None:
+    """A caller that said its close and reads nothing is cut after ``close_s``."""
+
+    async def scene(two: Two) -> None:
+        two.upstream.data_received(MESSAGE * 60)
+        assert two.waiting(two.caller) > 0
+        await two.say(two.from_caller, b"\x88\x82\x00\x00\x00\x00\x03\xe8")
+        await asyncio.shield(two.caller.ended)
+        async with asyncio.timeout(6):
+            await asyncio.shield(two.caller.lost)
+
+    play(scene)
+
+
+def test_end_comes_after_all_that_a_slow_caller_still_has_to_read() -> None:
+    """An upstream that said its last word is not the caller's reason to lose what it had said."""
+
+    async def scene(two: Two) -> None:
+        end: asyncio.Future[Closed] = asyncio.get_running_loop().create_future()
+        relaying = asyncio.create_task(relay_messages(two.caller, two.upstream, end=end))
+        await asyncio.sleep(0)
+        two.upstream.data_received(MESSAGE * 60 + b"\x88\x02\x03\xe8")
+        await asyncio.sleep(15)
+        size = 60 * len(MESSAGE) + 4
+        assert await two.hear(two.from_caller, size) == MESSAGE * 60 + b"\x88\x02\x03\xe8"
+        two.from_caller.close()
+        assert await relaying == Relayed(by=By.UPSTREAM, end=Closed(1000))
+
+    play(scene, joined=False)
+
+
+def test_our_own_end_does_not_wait_for_a_slow_caller() -> None:
+    """What is not allowed any more is told behind what was under way, and then cut."""
+
+    async def scene(two: Two) -> None:
+        loop = asyncio.get_running_loop()
+        end: asyncio.Future[Closed] = loop.create_future()
+        relaying = asyncio.create_task(relay_messages(two.caller, two.upstream, end=end))
+        await asyncio.sleep(0)
+        two.upstream.data_received(MESSAGE * 60 + b"\x88\x02\x03\xe8")
+        await asyncio.sleep(1)
+        began = loop.time()
+        end.set_result(Closed(NOT_ALLOWED))
+        await relaying
+        assert loop.time() - began < 6
+
+    play(scene, joined=False)
