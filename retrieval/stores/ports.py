@@ -148,7 +148,14 @@ class TruthReader(Protocol):
         self, model: str, thread_ids: Collection[UUID] | None
     ) -> Sequence[CentroidPart]:
         """The parts of the centroids of these threads (``None``: of all permitted active ones),
-        by thread id. Consented units are not in them. Cost: one query, 5 us a part."""
+        by thread id. Consented units are not in them."""
+        ...
+
+    async def centroid_state(self, model: str) -> bytes:
+        """A hash of what ``centroid_parts`` would say of all permitted active threads.
+
+        Cost: one query that judges every thread: 2.5 ms for 700.
+        """
         ...
 
     async def vector_sums(self, parts: Collection[CentroidPart]) -> Mapping[UUID, bytes]:

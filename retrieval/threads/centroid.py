@@ -7,7 +7,8 @@ Laws
     * A thread of which a sum is being made anew has no centroid for the moment: it is found by its
       words, labels and anchors meanwhile.
     * What is kept from one request to the next is kept by content: a sum under the hash of its
-      bytes, a matrix under the keys that it was made of. Which keys count is asked every time.
+      bytes, a matrix under a hash of the threads and sums that it was made of. Which those are is
+      asked every time, of what this caller may see.
 
 Source: seed section 4.2, gap 6.
 """
@@ -33,6 +34,7 @@ _MATRICES_MAX: Final = 8
 
 Rows = NDArray[np.float32]
 Sum = NDArray[np.int64]
+Matrix = tuple[tuple[UUID, ...], Rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,7 @@ class Centroids:
 
     def __init__(self) -> None:
         self._sums: OrderedDict[UUID, Sum] = OrderedDict()
-        self._matrices: OrderedDict[tuple[CentroidPart, ...], tuple[tuple[UUID, ...], Rows]] = (
-            OrderedDict()
-        )
+        self._matrices: OrderedDict[bytes, Matrix] = OrderedDict()
 
     async def near(
         self,
@@ -70,30 +70,36 @@ class Centroids:
         Cost: one query; 0.2 ms of arithmetic for 700 threads. Sums that are new here, consented
         and excluded units take another query.
         """
-        parts = tuple(await reader.centroid_parts(model, thread_ids))
         single = {*reader.scope.consented_units, *exclude}
         units = [
             one
             for one in await reader.member_vectors(single, model)
             if one.counted == (one.unit_id in exclude)
         ]
-        if units:  # somebody's own: not kept
+        if units or thread_ids is not None:  # somebody's own: not kept
+            parts = await reader.centroid_parts(model, thread_ids)
             found, rows = _matrix(await self._known(reader, parts), units, exclude)
         else:
-            kept = self._matrices.get(parts)
-            if kept is None:
-                kept = _matrix(await self._known(reader, parts), (), exclude)
-                self._matrices[parts] = kept
-                if len(self._matrices) > _MATRICES_MAX:
-                    self._matrices.popitem(last=False)
-            self._matrices.move_to_end(parts)
-            found, rows = kept
+            found, rows = await self._of_all(reader, model)
         asked = integers(vector).astype(np.float32)
         length = float(np.linalg.norm(asked))
         if not found or length == 0:
             return Near(found, np.zeros(len(found)))
         cosines: NDArray[np.float64] = (rows @ (asked / length)).astype(np.float64)
         return Near(found, cosines.round(DIGITS))
+
+    async def _of_all(self, reader: TruthReader, model: str) -> Matrix:
+        """The centroids of all threads that the caller may see, kept by what they are made of."""
+        state = await reader.centroid_state(model)
+        kept = self._matrices.get(state)
+        if kept is None:
+            parts = await reader.centroid_parts(model, None)
+            kept = _matrix(await self._known(reader, parts), (), frozenset())
+            self._matrices[state] = kept
+            if len(self._matrices) > _MATRICES_MAX:
+                self._matrices.popitem(last=False)
+        self._matrices.move_to_end(state)
+        return kept
 
     async def _known(
         self, reader: TruthReader, parts: Sequence[CentroidPart]
@@ -125,7 +131,7 @@ def _matrix(
     sums: Mapping[UUID, list[Sum] | None],
     units: Sequence[MemberVector],
     exclude: frozenset[UUID],
-) -> tuple[tuple[UUID, ...], Rows]:
+) -> Matrix:
     """Centroids at unit length, one row a thread, by thread id. A zero sum is no centroid."""
     totals = {thread: sum(known) for thread, known in sums.items() if known}
     for one in units:

@@ -1,11 +1,11 @@
 """G2: what a caller gets is a function of what the caller may see.
 
 Each example is a world of objects that everybody may read and a second one of objects that
-no caller may: units, threads, links, edges, expected artifacts, other tenants' copies. The
-second is added to the *same* database and index, so that tie orders, frequencies, partials
-and graph-like structures are shared with it. Every operation is asked by every audience
-before and after: the bytes must be equal. Then the hidden objects are changed and tombstoned,
-and asked again.
+no caller may: units, threads, links, edges, expected artifacts, labels of the vocabulary,
+other tenants' copies. The second is added to the *same* database and index, so that tie orders,
+frequencies, partials, centroids and graph-like structures are shared with it. Every operation
+is asked by every audience before and after: the bytes must be equal. Then the hidden objects
+are changed and tombstoned, and asked again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tests.retrieval.world import (
     Edge,
     Label,
     Link,
+    Term,
     Thread,
     Unit,
     World,
@@ -99,6 +100,7 @@ def objects(draw: st.DrawFn, prefix: str, labels: Sequence[Label], around: World
                 if mine & set(pair)]  # fmt: skip
 
     expecting = draw(st.lists(st.sampled_from(all_threads), max_size=4))
+    carriers = st.lists(st.sampled_from(all_threads), min_size=1, max_size=2, unique=True)
     return World(
         units,
         threads,
@@ -110,6 +112,10 @@ def objects(draw: st.DrawFn, prefix: str, labels: Sequence[Label], around: World
         tuple(
             Artifact(thread, f"{prefix} artifact {number}", draw(stages), draw(label))
             for number, thread in enumerate(expecting)
+        ),
+        tuple(
+            Term(draw(phrases), tuple(draw(carriers)), draw(label), f"{prefix}:l{number}")
+            for number in range(draw(st.integers(0, 2)))
         ),
     )
 
@@ -176,12 +182,15 @@ async def _ask_everything(served: Stage, case: Case) -> dict[str, list[str]]:
 
 async def _ask(served: Stage, case: Case, audience: str) -> list[str]:
     who = subjects(served.snapshot)[audience]
-    hidden_ids = {id_of(one.address) for one in case.hidden.named}
+    hidden_ids = {id_of(one.address) for one in case.hidden.named} | {
+        term.id for term in case.hidden.terms
+    }
     seen_thread, hidden_thread = case.seen.threads[0].address, case.hidden.threads[0].address
     hidden_unit = case.hidden.units[0]
     answers: list[Answer] = [
         *[await served.retrieve(query, who) for query in case.queries],
         await served.retrieve(case.queries[0], who, mode="raw", k=3),
+        await served.retrieve(case.queries[0], who, k=2, max_bytes=1_024),
         await served.retrieve(f"{hidden_unit.title} {hidden_thread}", who, thread=hidden_thread),
         await served.pack(seen_thread, who),
         await served.pack(str(id_of(hidden_thread)), who),

@@ -48,6 +48,17 @@ class Stage:
 
     async def clear(self) -> None:
         """Empties the world, whatever hangs on it, and the index, for the next one."""
+        for attempt in range(5):
+            try:
+                await self._truncate()
+            except psycopg.errors.DeadlockDetected:  # a worker looks at the tables in its order
+                if attempt == 4:
+                    raise
+            else:
+                break
+        await self.index.delete([held.unit_id for held in await self.index.everything()])
+
+    async def _truncate(self) -> None:
         async with await psycopg.AsyncConnection.connect(self.database.url) as connection:
             # histories only grow: their triggers are of no concern here
             await connection.execute("set local session_replication_role = replica")
@@ -58,7 +69,6 @@ class Stage:
                 " brain.thread_term, brain.lexicon_partial, brain.corpus_partial,"
                 " brain.quarantine, brain.outbox, brain.label_term, gate.consent cascade"
             )
-        await self.index.delete([held.unit_id for held in await self.index.everything()])
 
     async def sql(self, statement: str, values: tuple[object, ...] = ()) -> None:
         """Does something to the database that the product never does, as its superuser."""

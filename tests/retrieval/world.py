@@ -115,6 +115,20 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """A term of the controlled vocabulary, on these threads."""
+
+    word: str
+    threads: tuple[str, ...]
+    label: Label = PUBLIC
+    name: str = ""
+
+    @property
+    def id(self) -> UUID:
+        return id_of(f"term {self.name or self.word}")
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """Objects by address. ``health`` is one verdict per thread, put into each of its parts."""
 
@@ -123,6 +137,7 @@ class World:
     links: tuple[Link, ...] = ()
     edges: tuple[Edge, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
+    terms: tuple[Term, ...] = ()
     health: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -137,6 +152,7 @@ class World:
             self.links + other.links,
             self.edges + other.edges,
             self.artifacts + other.artifacts,
+            self.terms + other.terms,
             {**self.health, **other.health},
         )
 
@@ -152,6 +168,8 @@ def write(connection: psycopg.Connection[Any], world: World) -> None:
         _insert(cursor, "brain.thread_membership", map(_link_row, world.links))
         _insert(cursor, "brain.edge", map(_edge_row, world.edges))
         _insert(cursor, "brain.expected_artifact", map(_artifact_row, world.artifacts))
+        _insert(cursor, "brain.label", map(_term_row, world.terms))
+        _insert(cursor, "brain.thread_label", _term_links(world.terms))
         for thread, status in world.health.items():
             verdict = {"status": status, "checked_at": EPOCH.isoformat()}
             cursor.execute(
@@ -225,6 +243,16 @@ def _term_rows(threads: Iterable[Thread]) -> Iterable[dict[str, Any]]:
                 "tenant": "*",
                 "jurisdiction": "*",
             }
+
+
+def _term_row(term: Term) -> dict[str, Any]:
+    return {"id": term.id, "term": term.word, "version": term.id.int % 30_000, **term.label.row()}
+
+
+def _term_links(terms: Iterable[Term]) -> Iterable[dict[str, Any]]:
+    for term in terms:
+        for thread in term.threads:
+            yield {"label_id": term.id, "thread_id": id_of(thread)}
 
 
 def _unit_row(unit: Unit) -> dict[str, Any]:

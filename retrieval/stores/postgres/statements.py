@@ -40,6 +40,35 @@ def _counted(alias: str) -> str:
     )
 
 
+def _hashed(classes: str, alias: str) -> str:
+    """Membership in a list of classes, looked up in a hash and not walked: for statements that
+    judge every row of a table. `case` keeps the planner from making a join of it."""
+    return (
+        f"case when {alias}.class_id in (select unnest(%(scope_{classes})s::smallint[]))"
+        " then true else false end"
+    )
+
+
+def _compartments(alias: str) -> str:
+    return (
+        f"{alias}.tenant = any(%(scope_tenants)s::text[])"
+        f" and {alias}.jurisdiction = any(%(scope_jurisdictions)s::text[])"
+    )
+
+
+def _counted_hashed(alias: str) -> str:
+    """As `_counted`."""
+    return f"({_compartments(alias)} and {_hashed('plain', alias)})"
+
+
+def _bound_hashed(alias: str) -> str:
+    """As `_bound`."""
+    return (
+        f"({_compartments(alias)} and ({_hashed('plain', alias)} or"
+        f" ({alias}.id = any(%(scope_units)s::uuid[]) and {_hashed('consented', alias)})))"
+    )
+
+
 # Units that a consent alone opens, for sums: the partials do not hold them.
 _BY_CONSENT: Final = (
     f"u.id = any(%(scope_units)s::uuid[]) and {_bound('u')}"
@@ -98,18 +127,37 @@ from brain.unit u
 where u.id = any(%(ids)s::uuid[])
 """
 
-# Ids alone, for `HYDRATE` to judge. Collation "C": the order of a page is the same everywhere.
+_LISTED: Final = f"""
+u.canonical_address collate "C" > %(address)s and {_bound("u")}
+and (%(stage)s::text is null or u.lifecycle_stage = %(stage)s)
+and (%(label)s::text is null or exists (
+    select from brain.unit_label ul
+    join brain.label l on l.id = ul.label_id
+    where ul.unit_id = u.id and l.term = %(label)s and {_bound("l")}))
+"""
+
+# Ids alone, for `HYDRATE` to judge. Class by class: a page costs the same, however many units of
+# other classes lie between its own. Collation "C": its order is the same everywhere.
 AFTER: Final = f"""
 select u.id
-from brain.unit u
-join gate.unit_class c on c.class_id = u.class_id
-where u.canonical_address collate "C" > %(address)s and {_bound("u")}
-  and (%(kind)s::text is null or c.kind = %(kind)s)
-  and (%(stage)s::text is null or u.lifecycle_stage = %(stage)s)
-  and (%(label)s::text is null or exists (
-      select from brain.unit_label ul
-      join brain.label l on l.id = ul.label_id
-      where ul.unit_id = u.id and l.term = %(label)s and {_bound("l")}))
+from (
+    select u.id, u.canonical_address
+    from unnest(%(scope_plain)s::smallint[]) k (class_id)
+    join gate.unit_class c on c.class_id = k.class_id
+    cross join lateral (
+        select u.id, u.canonical_address
+        from brain.unit u
+        where u.class_id = k.class_id and {_LISTED}
+        order by u.canonical_address collate "C"
+        limit %(limit)s) u
+    where %(kind)s::text is null or c.kind = %(kind)s
+    union
+    select u.id, u.canonical_address
+    from brain.unit u
+    join gate.unit_class c on c.class_id = u.class_id
+    where u.id = any(%(scope_units)s::uuid[]) and {_LISTED}
+      and (%(kind)s::text is null or c.kind = %(kind)s)
+) u
 order by u.canonical_address collate "C"
 limit %(limit)s
 """
@@ -232,14 +280,24 @@ order by m.thread_id, u.id
 """
 
 _CENTROID_PARTS: Final = f"""
-select p.thread_id, case when p.vector_model = %(model)s then p.vector_key end
 from brain.thread_partial p
-join brain.thread t on t.id = p.thread_id
-where t.status = 'active' and {_counted("p")} and {_bound("t")}
+where {_counted_hashed("p")}
+  and p.thread_id in (select t.id from brain.thread t
+                      where t.status = 'active' and {_bound_hashed("t")} offset 0)
 """
-_IN_ORDER: Final = " order by p.thread_id, p.class_id, p.tenant, p.jurisdiction"
-CENTROID_PARTS: Final = _CENTROID_PARTS + _IN_ORDER
-CENTROID_PARTS_OF: Final = _CENTROID_PARTS + " and p.thread_id = any(%(ids)s::uuid[])" + _IN_ORDER
+_PART_KEY: Final = "case when p.vector_model = %(model)s then p.vector_key end"
+_PART_ORDER: Final = "order by p.thread_id, p.class_id, p.tenant, p.jurisdiction"
+_AMONG: Final = " and p.thread_id = any(%(ids)s::uuid[])"
+CENTROID_PARTS: Final = f"select p.thread_id, {_PART_KEY} {_CENTROID_PARTS} {_PART_ORDER}"
+CENTROID_PARTS_OF: Final = (
+    f"select p.thread_id, {_PART_KEY} {_CENTROID_PARTS} {_AMONG} {_PART_ORDER}"
+)
+# What all of these parts are, as one hash: most requests need to know no more.
+CENTROID_STATE: Final = f"""
+select sha256(convert_to(coalesce(string_agg(
+    p.thread_id::text || coalesce({_PART_KEY}::text, '-'), ',' {_PART_ORDER}), ''), 'UTF8'))
+{_CENTROID_PARTS}
+"""
 
 VECTOR_SUMS: Final = f"""
 select p.vector_key, p.vector_sum

@@ -132,6 +132,11 @@ class ThreadReads(Reads):
             )
         return [CentroidPart(*row) for row in rows]
 
+    async def centroid_state(self, model: str) -> bytes:
+        """See ``ports.TruthReader.centroid_state``."""
+        ((state,),) = await self._rows(statements.CENTROID_STATE, binary=True, model=model)
+        return bytes(state)
+
     async def vector_sums(self, parts: Collection[CentroidPart]) -> Mapping[UUID, bytes]:
         """See ``ports.TruthReader.vector_sums``."""
         ids = by_id({part.thread_id for part in parts})

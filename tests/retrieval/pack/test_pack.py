@@ -60,7 +60,7 @@ def _made(
     )
 
 
-def _pack(*listed: Member, k: int = 50, bytes_max: int = 1_000_000) -> Pack:
+def made_of(*listed: Member, k: int = 50, bytes_max: int = 1_000_000) -> Pack:
     ordered = sorted(listed, key=lambda one: order_key(one.unit))
     return _made(material(*ordered), k=k, bytes_max=bytes_max)
 
@@ -93,7 +93,7 @@ def test_core_order_is_stage_authority_recency_address(
 @given(listed=members)
 def test_every_pack_has_the_fifteen_keys_and_cites_exactly_its_units(listed: list[Member]) -> None:
     """Mandated by seed 4.4 and 4.13: (address, revision) of delivered units, nothing else."""
-    pack = _pack(*listed)
+    pack = made_of(*listed)
     assert set(FIFTEEN) <= pack.model_dump().keys()
     delivered = {
         one.canonical_address: one.revision
@@ -110,7 +110,7 @@ def test_every_pack_has_the_fifteen_keys_and_cites_exactly_its_units(listed: lis
 @given(listed=members)
 def test_roles_decide_where_a_unit_stands(listed: list[Member]) -> None:
     """A link that was declared wrong makes no unit part of the thread."""
-    pack = _pack(*listed)
+    pack = made_of(*listed)
     sound = [one for one in listed if one.link.status != "wrong_link"]
     core = {m.unit.canonical_address for m in sound if m.link.role == "canonical"}
     assert set(_addresses(pack.canonical_units)) == core
@@ -128,7 +128,7 @@ def test_roles_decide_where_a_unit_stands(listed: list[Member]) -> None:
 @given(listed=members)
 def test_every_doubtful_link_is_surfaced(listed: list[Member]) -> None:
     """Mandated by seed 4.6; an unknown status is doubtful, too."""
-    pack = _pack(*listed)
+    pack = made_of(*listed)
     doubtful = {
         m.unit.canonical_address
         for m in listed
@@ -156,7 +156,7 @@ def test_the_gravest_doubt_is_named(status: str, confidence: float, reason: str 
 @given(listed=members)
 def test_aggregates_are_over_delivered_units(listed: list[Member]) -> None:
     """The strongest authority and the strictest risk that the reader holds in hands."""
-    pack = _pack(*listed)
+    pack = made_of(*listed)
     risk = pack.authority_or_risk_level
     delivered = [*pack.canonical_units, *pack.supporting_units, *pack.latest_reports]
     if not delivered:
@@ -216,7 +216,7 @@ def test_links_lead_to_design_and_code_from_what_was_delivered() -> None:
 @pytest.mark.parametrize(("days", "told"), [(0, True), (89, True), (90, False), (400, False)])
 def test_a_wrong_link_is_told_while_it_is_news(days: int, told: bool) -> None:
     """Mandated by seed 4.6, recent wrong_link; the policy says how recent."""
-    pack = _pack(member(unit(1), status="wrong_link", judged_days=days))
+    pack = made_of(member(unit(1), status="wrong_link", judged_days=days))
     assert [one.reason for one in pack.suspect_links] == (["wrong_link"] if told else [])
     assert pack.canonical_units == ()
 
@@ -224,7 +224,7 @@ def test_a_wrong_link_is_told_while_it_is_news(days: int, told: bool) -> None:
 def test_texts_are_cut_by_whole_units_from_the_end() -> None:
     """A bound that is told: what stays is whole, and first in the order."""
     listed = [member(unit(number, body="é" * 200)) for number in range(4)]
-    pack = _pack(*listed, member(unit(9), role="supporting"), bytes_max=1024)
+    pack = made_of(*listed, member(unit(9), role="supporting"), bytes_max=1024)
     assert _addresses(pack.canonical_units) == ["u:000", "u:001"]
     assert pack.supporting_units == ()
     assert all(one.text == "é" * 200 for one in pack.canonical_units)
@@ -236,7 +236,7 @@ def test_a_cut_is_said_exactly_when_something_readable_is_left_out(
     listed: list[Member], k: int, bytes_max: int
 ) -> None:
     """And its number is that of the sound units that stand in no list."""
-    pack = _pack(*listed, k=k, bytes_max=bytes_max)
+    pack = made_of(*listed, k=k, bytes_max=bytes_max)
     shown = [*pack.canonical_units, *pack.supporting_units, *pack.latest_reports]
     assert sum(len(one.text.encode()) for one in shown) <= bytes_max
     sound = {one.unit.id for one in listed if one.link.status != "wrong_link"}
