@@ -323,7 +323,8 @@ def test_close_is_read_behind_messages_that_nobody_wants_any_more() -> None:
         two.caller.pause_writing()
         two.upstream.tell(Closed(1001))
         await two.say(two.from_upstream, MESSAGE * 3 + b"\x88\x02\x03\xe9")
-        assert await asyncio.shield(two.upstream.ended) == Closed(1001)
+        async with asyncio.timeout(5):  # before the caller is cut for not reading
+            assert await asyncio.shield(two.upstream.ended) == Closed(1001)
 
     play(scene)
 
