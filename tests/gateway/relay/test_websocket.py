@@ -121,8 +121,20 @@ def test_subprotocol_is_the_upstreams_choice_among_the_callers_offers() -> None:
         ),
         (b"HTTP/1.1 101 S\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", "UpstreamInvalid", 0),
         (b"HTTP/1.1 101 S\r\n" + b"x: 1\r\n" * 500 + b"\r\n", "UpstreamInvalid", 0),
+        (b"HTTP/1.1 101 S\r\nUpgrade: webs", "UpstreamInvalid", 0),
     ],
-    ids=["403", "redirect", "200", "nonsense", "close", "no proof", "wrong proof", "h2c", "flood"],
+    ids=[
+        "403",
+        "redirect",
+        "200",
+        "nonsense",
+        "close",
+        "no proof",
+        "wrong proof",
+        "h2c",
+        "flood",
+        "half",
+    ],
 )
 def test_caller_is_not_accepted_unless_the_upstream_is(
     answer: bytes, error: str, status: int
@@ -140,6 +152,41 @@ def test_caller_is_not_accepted_unless_the_upstream_is(
             ) else 0
 
     assert run(scenario()) == (error, status)
+
+
+def test_answer_without_end_is_cut_before_its_time() -> None:
+    """What is held of one is bounded."""
+
+    async def endless(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 101 S\r\nx: " + b"y" * 200_000)
+        await peer.gone()
+
+    async def scenario() -> str:
+        async with relay(endless) as between:
+            with pytest.raises(InvalidStatus):
+                async with between.caller():
+                    pass
+            return type(between.refused[0]).__name__
+
+    assert run(scenario()) == "UpstreamInvalid"
+
+
+def test_older_version_opens_no_socket() -> None:
+    """RFC 6455 section 4.2.2: a status line of HTTP/1.1, whatever else is right."""
+
+    async def script(peer: Peer) -> None:
+        await peer.say(accepted(await peer.request()).replace(b"HTTP/1.1", b"HTTP/1.0"))
+        await peer.gone()
+
+    async def scenario() -> str:
+        async with relay(script) as between:
+            with pytest.raises(InvalidStatus):
+                async with between.caller():
+                    pass
+            return type(between.refused[0]).__name__
+
+    assert run(scenario()) == "UpstreamInvalid"
 
 
 def test_extension_or_subprotocol_that_was_not_offered_is_no_handshake() -> None:

@@ -71,6 +71,8 @@ def test_application_hears_of_the_end_as_often_as_it_asks() -> None:
             assert await found.receive() == {
                 "type": "websocket.disconnect", "code": 1006, "reason": ""
             }  # fmt: skip
+        await asyncio.sleep(0)
+        assert not found._state.connections
         with pytest.raises(OSError, match="has left"):
             await found.send({"type": "websocket.accept"})
 

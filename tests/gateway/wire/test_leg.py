@@ -14,6 +14,7 @@ from itertools import pairwise
 import pytest
 
 from gateway.relay.duplex import By, Relayed, relay_messages
+from gateway.relay.stream import Truncated
 from gateway.wire import frames
 from gateway.wire.closing import LOST, NOT_ALLOWED, Closed
 from gateway.wire.leg import HELD_BYTES_MAX, Leg
@@ -374,5 +375,19 @@ def test_our_own_end_does_not_wait_for_a_slow_caller() -> None:
         end.set_result(Closed(NOT_ALLOWED))
         await relaying
         assert loop.time() - began < 6
+
+    play(scene, joined=False)
+
+
+def test_caller_that_does_not_read_is_no_proper_end() -> None:
+    """Its connection was cut, and whoever relayed is told so."""
+
+    async def scene(two: Two) -> None:
+        end: asyncio.Future[Closed] = asyncio.get_running_loop().create_future()
+        relaying = asyncio.create_task(relay_messages(two.caller, two.upstream, end=end))
+        await asyncio.sleep(0)
+        two.upstream.data_received(MESSAGE * 60)
+        with pytest.raises(Truncated):
+            await relaying
 
     play(scene, joined=False)
