@@ -38,6 +38,7 @@ create table brain.pack_delivery (
     check (cardinality(unit_ids) = cardinality(revisions))
 ) partition by range (delivered_at);
 create index pack_delivery_subject on brain.pack_delivery (subject_id, delivered_at);
+create index pack_delivery_time on brain.pack_delivery (delivered_at);
 
 -- Seed: retrieval_metric_event. The eight rates of 0131 are counts over these rows.
 create table brain.retrieval_metric_event (
@@ -73,6 +74,8 @@ create index retrieval_metric_event_noted on brain.retrieval_metric_event (noted
 create index retrieval_metric_event_query on brain.retrieval_metric_event (query_id);
 create index retrieval_metric_event_question on brain.retrieval_metric_event (query_hmac, audience)
     where kind = 'query';
+create index retrieval_metric_event_again on brain.retrieval_metric_event (request_id, consumer)
+    where again;
 
 -- Seed: search_gap_signal. One row per gap and day.
 create table brain.search_gap_signal (

@@ -9,7 +9,7 @@
 --   more often than a pause, and for that audience only.
 
 -- Questions and packs that stood: an answer that was made again replaces what came before it.
-create view brain.retrieval_answered with (security_barrier) as
+create view brain.retrieval_answered as
 select e.*
 from brain.retrieval_metric_event e
 left join (select request_id, consumer, max(noted_at) as last
