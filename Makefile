@@ -9,7 +9,7 @@ SECONDS ?= 60
 # Test processes, each with a Postgres and a vector engine of its own.
 WORKERS ?= 2
 
-.PHONY: demo test test-deep lint types imports policy bench proxies clients mutation fuzz hostile lock check clean
+.PHONY: demo test test-deep lint types imports policy bench eval proxies clients mutation fuzz hostile lock check clean
 
 # The time of the download is printed apart: it depends on the line, not on us.
 .venv/run.stamp: $(LOCKS)/run.txt pyproject.toml
@@ -58,6 +58,13 @@ policy: .venv/dev.stamp
 # The proxies, 300 MB, only for the suites that measure them.
 bench: .venv/dev.stamp .venv-bench/stamp $(if $(filter proxy forward-auth,$(SUITE)),.venv-proxies/stamp)
 	$(BIN)/python -m tests.bench $(SUITE) --json build/bench.json $(ARGS)
+
+# How good retrieval is on the judged questions beside this repository, and whether that was lost.
+# Half an hour on a quiet core; `ARGS=--json` for figures, `ARGS="--save FILE"` for a new baseline.
+eval: .venv/dev.stamp
+	$(BIN)/python -m tests.retrieval.evaluate.peps build/judged/peps
+	$(BIN)/gateway eval ../shared/data/retrieval-xquad ../shared/data/threads-clapnq build/judged/peps \
+	  --baseline tests/retrieval/evaluate/baseline.json $(ARGS)
 
 # The proxies that the tests put in front of the gateway, an environment of their own; nginx is the
 # system's. Where one is missing its tests are skipped (in CI they fail).
