@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gateway.ingress.limits import Limits
+from gateway.streams.register import End
 from tests.gateway.relay.hostile import Peer
 from tests.gateway.relay.sockets import accepted
 from tests.gateway.stage import Stage
@@ -103,6 +105,33 @@ def test_socket_ends_with_its_credential(scene: Scene) -> None:
     with scene.socket(token=lambda: soon) as caller:
         assert closed(caller) == (1008, "credential expired")
     assert scene.last().code == "stream_expired"
+
+
+class Withdrawn:
+    """Says that these subjects lost a consent."""
+
+    def __init__(self, subjects: list[str]) -> None:
+        self.subjects = subjects
+
+    async def ended(self, subjects: Collection[str]) -> Mapping[str, End]:
+        return {one: End.NARROWED for one in self.subjects if one in subjects}
+
+
+def test_socket_ends_with_a_consent_of_its_subject(scene: Scene) -> None:
+    """G5: it is found by the name under which its upstream knows it; nobody else's ends."""
+    portal = scene.play()
+    streams = scene.stage.streams
+    with scene.socket(token=lambda: scene.issuers.token("customer", sub="other")) as other:
+        with scene.socket() as caller:
+            caller.send("x")
+            assert caller.recv() == "x"
+            streams.withdrawals = Withdrawn(portal.header("x-gateway-subject"))
+            try:
+                assert closed(caller) == (1008, "not allowed any more")
+            finally:
+                streams.withdrawals = None
+        other.send("still here")
+        assert other.recv() == "still here"
 
 
 def test_drain_ends_sockets_with_a_word_and_takes_no_new_one(

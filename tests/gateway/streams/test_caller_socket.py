@@ -79,6 +79,23 @@ def test_application_hears_of_the_end_as_often_as_it_asks() -> None:
     play(scene, accept=False)
 
 
+@pytest.mark.parametrize("accept", [True, False])
+def test_server_that_ends_says_so_to_those_that_are_open(accept: bool) -> None:
+    """1012 on a socket; before there is one nothing that could be taken for an answer."""
+
+    async def scene(found: CallerSocket, _: asyncio.Transport, theirs: socket.socket) -> None:
+        found.shutdown()
+        assert (await found.receive())["type"] == "websocket.connect"
+        assert (await found.receive())["code"] == 1012
+        theirs.settimeout(10)
+        heard = b""
+        while piece := await asyncio.to_thread(theirs.recv, 65536):
+            heard += piece
+        assert heard.endswith(b"\x88\x02\x03\xf4") if accept else heard == b""
+
+    play(scene, accept=accept)
+
+
 def test_handshake_is_answered_once_and_with_nothing_else() -> None:
     """Messages are the legs'; an application that sends one has a defect."""
 

@@ -231,8 +231,8 @@ def test_withdrawal_ends_what_is_open_to_that_subject_within_two_seconds(
 
     async def scene(world: World) -> None:
         told = world.streams.withdrawals = Withdrawing()
-        hers = [world.open(sort, subject="s.1") for sort in Sort]
         others = [world.open(Sort.BODY, subject="s.2"), world.open(Sort.BODY)]
+        hers = [world.open(sort, subject="s.1") for sort in Sort]
         await asyncio.sleep(3)
         assert all(one == {"s.1", "s.2"} for one in told.asked)
         told.why = {"s.1": End.NARROWED}
