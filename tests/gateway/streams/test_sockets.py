@@ -61,6 +61,16 @@ def test_messages_go_both_ways_and_the_end_is_recorded(scene: Scene) -> None:
     assert len(scene.stage.records.all) == portal.connections == 1
 
 
+def test_messages_of_both_ways_tell_that_a_socket_is_not_idle(scene: Scene) -> None:
+    """What the register counts is what went over it."""
+    scene.play()
+    with scene.socket() as caller:
+        for _ in range(3):
+            caller.send("")
+            assert caller.recv() == ""
+        assert [one.count() for one in scene.stage.streams._open] == [6]
+
+
 def test_upstream_hears_who_it_is_and_nothing_that_only_we_may_know(scene: Scene) -> None:
     """The header rules and the signed assertion are those of any relay."""
     portal = scene.play()
