@@ -6,6 +6,7 @@ Provenance: architecture, section 5; data model 5.1; issue 5, "What to build" 5.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from psycopg import errors
 
 from retrieval.stores.roles import GUARD, INGEST, LABEL
@@ -319,3 +322,62 @@ def test_what_was_asked_and_decided_is_not_rewritten(world: World) -> None:
         with pytest.raises(errors.InsufficientPrivilege):
             world.as_superuser(statement)
     assert state(world, override) == "approved"
+
+
+# --- the law ---------------------------------------------------------------------------------
+
+WORD = st.sampled_from(["public", "partner", "employee", "restricted"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("unit"), st.none() | WORD),
+        st.tuples(st.just("thread"), WORD),
+        st.tuples(st.just("override"), WORD),
+        st.tuples(st.just("end"), st.sampled_from(["revoked", "by the clock"])),
+        st.tuples(st.just("text"), st.just("")),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=25, phases=[Phase.explicit, Phase.generate])
+@given(start=st.sampled_from(["partner", "employee", "restricted"]), steps=STEPS)
+def test_once_overrides_are_over_nothing_is_open_that_was_not(
+    start: str, steps: list[tuple[str, str | None]], common: World
+) -> None:
+    """Whatever was said and loosened meanwhile: nobody approved a label for good, so no profile
+    reads in the end what it could not read in the beginning."""
+    thread = common.thread((start, *OPEN_THREAD[1:]))
+    unit = common.unit(BLANK, thread=thread)
+    first = common.class_of(unit)
+    for what, word in [*steps, ("end", "by the clock")]:
+        match what:
+            case "unit":
+                common.run(RELABEL, [word, unit])
+            case "thread":
+                common.run("update brain.thread set visibility = %s where id = %s", [word, thread])
+            case "override":
+                with contextlib.suppress(psycopg.DatabaseError):
+                    allow(common, ask(common, unit, [word, None, None, None, None]))
+            case "text":
+                common.run("update brain.unit set title = 'x' where id = %s", [unit])
+            case "end":
+                end(common, unit, word)
+    last = common.class_of(unit)
+    gained = common.one("select gate.gains(%s::smallint, '*', '*', %s::smallint, '*', '*')",
+                        [first, last])  # fmt: skip
+    assert gained == []
+
+
+def end(world: World, unit: UUID, how: str | None) -> None:
+    """End what is open for a unit."""
+    open_ones = world.ask(
+        "select id, state from gate.label_override where unit_id = %s"
+        " and state in ('pending', 'approved')",
+        [unit],
+    )
+    for override, _ in open_ones:
+        if how == "revoked":
+            call(world, CLOSE, override, "revoked")
+        else:
+            lapse(world, override)
+            call(world, "select gate.end_overrides()")
