@@ -130,16 +130,19 @@ def test_a_question_that_did_not_reach_the_worker_is_counted_and_stays_unclassif
     run(database, sidecar, snapshot, act, SEEN)
 
 
+@pytest.mark.parametrize("world", [SEEN, World()])
 def test_a_raw_search_is_the_callers_wish_and_no_gap(
-    database: Database, sidecar: VectorService, snapshot: Snapshot
+    database: Database, sidecar: VectorService, snapshot: Snapshot, world: World
 ) -> None:
+    """Not even when it finds nothing."""
+
     async def act(ready: Desk) -> None:
         await ready.stage.retrieve(ABOUT, mode="raw")
         assert await ready.classify() == 0
         await ready.settle()
         assert await ready.signals() == {}
 
-    run(database, sidecar, snapshot, act, SEEN)
+    run(database, sidecar, snapshot, act, world)
 
 
 def test_a_thread_that_one_audience_finds_empty_is_weak_for_that_audience(
