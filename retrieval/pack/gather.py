@@ -29,6 +29,7 @@ from retrieval.stores.rows import (
     UnitRow,
 )
 from retrieval.threads.health import Verdict, combine, with_feedback
+from retrieval.threads.parts import permitted_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ async def gather(
     edges = await permitted_edges(reader, member_ids, exclude=exclude)
     ends = {end for edge in edges for end in (edge.src, edge.dst)}
     hydrated = await reader.hydrate(member_ids | ends, exclude=exclude, offered_by="thread_index")
-    parts = await reader.partials(ids)
+    parts = await permitted_parts(reader, ids, exclude=exclude)
     feedback = {row.thread_id: row for row in await reader.feedback(ids)}
     artifacts = await reader.artifacts(ids)
     materials = []

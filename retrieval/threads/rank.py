@@ -33,6 +33,7 @@ from retrieval.stores.ports import TruthReader
 from retrieval.stores.rows import ArtifactRow, FeedbackRow, PartialRow
 from retrieval.threads.health import Status, Verdict, combine, with_feedback
 from retrieval.threads.keyword import DIGITS
+from retrieval.threads.parts import permitted_parts
 from retrieval.threads.resolve import Candidate
 
 RECENCY: Final = 0.3
@@ -79,7 +80,7 @@ async def standings(
     ids = [candidate.thread.id for candidate in candidates]
     if not ids:
         return []
-    parts = await reader.partials(ids)
+    parts = await permitted_parts(reader, ids, exclude=exclude)
     artifacts = await reader.artifacts(ids)
     feedback = {row.thread_id: row for row in await reader.feedback(ids)}
     filled = {

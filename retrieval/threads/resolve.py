@@ -39,7 +39,8 @@ from retrieval.threads.evidence import (
     log_odds,
 )
 from retrieval.threads.hints import KINDS_OF_TERM
-from retrieval.threads.keyword import Asked, question_words, score_threads, terms_of, weigh
+from retrieval.threads.keyword import DIGITS, Asked, question_words, score_threads, terms_of, weigh
+from retrieval.threads.parts import permitted_parts
 
 log = logging.getLogger(__name__)
 
@@ -79,11 +80,13 @@ class Resolution:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What is known of a question while it is resolved."""
+class Weighed:
+    """A question, and what speaks for each thread that anything speaks for. ``threads``: how many
+    the caller may see. ``degraded``: the embedder did not answer."""
 
     asked: Asked
     threads: int
+    degraded: bool = False
     evidence: dict[UUID, Evidence] = field(default_factory=dict)
     rows: dict[UUID, ThreadRow] = field(default_factory=dict)
 
@@ -119,20 +122,34 @@ class Resolver:
         named = await self._named(reader, reference, tokens, thresholds.threads_max)
         if named:
             return Resolution(explicit=True, candidates=named)
+        floor = log_odds(thresholds.match_percent)
+        found = await self.weigh(reader, query, tokens, floor=floor, exclude=exclude)
+        return Resolution(False, await self._above(reader, found, floor), found.degraded)
+
+    async def weigh(
+        self,
+        reader: TruthReader,
+        query: str,
+        tokens: Collection[str],
+        *,
+        floor: float,
+        exclude: frozenset[UUID] = frozenset(),
+    ) -> Weighed:
+        """What speaks for the threads that a question may mean; of those that stay below ``floor``
+        (a utility) some signals may be missing. ``tokens`` may be addresses of units."""
         embedding = asyncio.ensure_future(self._vector(query))
         try:
             found = await self._by_words(reader, query)
             if tokens:
                 for thread in await reader.anchored(tokens):
                     found.note(thread, authority=1.0)
-            vector, degraded = await embedding
+            vector, found.degraded = await embedding
         finally:
             embedding.cancel()
         if vector is not None:
             await self._by_centroid(reader, found, vector, exclude)
-        floor = log_odds(thresholds.match_percent)
-        await self._by_kind(reader, found, floor)
-        return Resolution(False, await self._above(reader, found, floor), degraded)
+        await self._by_kind(reader, found, floor, exclude)
+        return found
 
     async def _vector(self, query: str) -> tuple[bytes | None, bool]:
         """The question's vector, and whether the embedder failed to give one."""
@@ -156,13 +173,13 @@ class Resolver:
                 found.setdefault(candidate.thread.id, candidate)
         return tuple(found.values())[:most]
 
-    async def _by_words(self, reader: TruthReader, query: str) -> _Found:
+    async def _by_words(self, reader: TruthReader, query: str) -> Weighed:
         """Keywords and labels."""
         question = question_words(query, words_max=self._settings.words_max)
         terms = terms_of(question)
         frequencies = await reader.thread_document_frequencies(terms)
         asked = weigh(question, frequencies=frequencies.by_term, threads=frequencies.documents)
-        found = _Found(asked, frequencies.documents)
+        found = Weighed(asked, frequencies.documents)
         if not terms:
             return found
         matches = {m.thread.id: m for m in await reader.threads_for_terms(terms)}
@@ -178,7 +195,7 @@ class Resolver:
         return found
 
     async def _by_centroid(
-        self, reader: TruthReader, found: _Found, vector: bytes, exclude: frozenset[UUID]
+        self, reader: TruthReader, found: Weighed, vector: bytes, exclude: frozenset[UUID]
     ) -> None:
         """Nearness to every thread, or only to those found so far when there are very many."""
         few = found.threads <= self._settings.centroids_max
@@ -192,7 +209,9 @@ class Resolver:
         for thread, cosine in self._worth_noting(near, found):
             found.note(thread, centroid=cosine)
 
-    async def _by_kind(self, reader: TruthReader, found: _Found, floor: float) -> None:
+    async def _by_kind(
+        self, reader: TruthReader, found: Weighed, floor: float, exclude: frozenset[UUID]
+    ) -> None:
         """Words of kind, for threads that they could lift above the floor."""
         wanted = {
             term: KINDS_OF_TERM[term] for word in found.asked.words for term in word
@@ -203,15 +222,16 @@ class Resolver:
         lift = AUTHORITY * KIND_SHARE
         near = self._best(found, floor - lift)
         kinds: dict[UUID, set[str]] = {}
-        for part in await reader.partials(near):
+        for part in await permitted_parts(reader, near, exclude=exclude):
             kinds.setdefault(part.thread_id, set()).add(part.kind)
         for thread in near:
             if found.evidence[thread].authority == 0:
                 met = {t for t, asks in wanted.items() if asks & kinds.get(thread, set())}
-                found.note(thread, authority=round(KIND_SHARE * found.asked.share(met), 6))
+                share = round(KIND_SHARE * found.asked.share(met), DIGITS)
+                found.note(thread, authority=share)
 
     async def _above(
-        self, reader: TruthReader, found: _Found, floor: float
+        self, reader: TruthReader, found: Weighed, floor: float
     ) -> tuple[Candidate, ...]:
         best = self._best(found, floor)
         missing = [thread for thread in best if thread not in found.rows]
@@ -223,17 +243,17 @@ class Resolver:
             candidates.append(Candidate(rows[thread], chance(utility), evidence.breakdown, utility))
         return tuple(candidates)
 
-    def _best(self, found: _Found, floor: float) -> list[UUID]:
+    def _best(self, found: Weighed, floor: float) -> list[UUID]:
         """The threads whose utility reaches the floor, best first, at most the shortlist."""
         utilities = {thread: self._utility(found, thread) for thread in found.evidence}
         reached = [thread for thread, utility in utilities.items() if utility >= floor]
         reached.sort(key=lambda thread: (-utilities[thread], thread.int))
         return reached[: self._settings.shortlist]
 
-    def _utility(self, found: _Found, thread: UUID) -> float:
+    def _utility(self, found: Weighed, thread: UUID) -> float:
         return found.evidence[thread].utility(found.threads, self._nearness)
 
-    def _worth_noting(self, near: Near, found: _Found) -> Iterator[tuple[UUID, float]]:
+    def _worth_noting(self, near: Near, found: Weighed) -> Iterator[tuple[UUID, float]]:
         """Cosines of threads found by words, and those that could reach any threshold alone."""
         alone = (against(found.threads) - _SURE_OF_NONE) / self._nearness
         for thread, cosine in zip(near.thread_ids, near.cosines.tolist(), strict=True):

@@ -397,3 +397,35 @@ def test_beyond_the_bound_only_what_words_found_is_compared(library: Prepared) -
 
     bounded, whole = library.run(act)
     assert bounded == whole
+
+
+def test_excluded_units_leave_no_trace_in_rank_and_kind(own_library: Prepared) -> None:
+    """Mandated by architecture section 6: as if they had never been written, in every aggregate."""
+    excluded = ("u:desk-1", "u:pay-1")
+    queries = ("service desk guide", "payouts policy", "tone of the service desk")
+    gone = [str(id_of(address)) for address in excluded]
+
+    async def ask(stage: Stage, exclude: Sequence[str]) -> list[str]:
+        return [
+            wire(
+                await stage.retrieval.ask(
+                    stage.envelope(
+                        "retrieve", "employee", exclude=exclude, request={"query": query}
+                    )
+                )
+            )
+            for query in queries
+        ]
+
+    async def act(stage: Stage) -> tuple[list[str], list[str]]:
+        before = await ask(stage, gone)
+        for statement in (
+            "delete from brain.thread_membership where unit_id = any(%s)",
+            "update brain.unit set deleted_at = now() where id = any(%s)",
+        ):
+            await stage.sql(statement, ([id_of(address) for address in excluded],))
+        await stage.worker.drain()
+        return before, await ask(stage, [])
+
+    before, after = own_library.run(act)
+    assert before == after
