@@ -14,7 +14,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from psycopg import errors
 
@@ -341,6 +341,8 @@ STEPS = st.lists(
 
 @settings(max_examples=25, phases=[Phase.explicit, Phase.generate])
 @given(start=st.sampled_from(["partner", "employee", "restricted"]), steps=STEPS)
+@example(start="employee", steps=[("override", "public"), ("unit", "public")])
+@example(start="employee", steps=[("override", "public"), ("thread", "public"), ("text", "")])
 def test_once_overrides_are_over_nothing_is_open_that_was_not(
     start: str, steps: list[tuple[str, str | None]], common: World
 ) -> None:
