@@ -30,7 +30,7 @@ LANGUAGES: Final = (
 _SURE: Final = 0.5
 _SURER_THAN_SYLLABLES: Final = 0.8
 """Above it the syllables are not asked: "the cat sat on the mat" has none but Vietnamese ones."""
-_LOOKED_AT: Final = 1_000
+_LOOKED_AT: Final = 400
 """Characters. More of a text changes no verdict and costs 50 us for each 100."""
 _SYLLABLE: Final = re.compile(
     r"(?:ngh|ng|nh|gh|gi|kh|ph|th|tr|ch|qu|[bcdghklmnprstvx])?[aeiouy]{1,3}(?:ng|nh|ch|[cmnpt])?"

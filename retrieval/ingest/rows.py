@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from policies.vocabulary import FACETS
+from retrieval.embed.language import language
 from retrieval.ingest.items import StoredLabel, ThreadItem, UnitItem
 from retrieval.ingest.report import Reason
 from retrieval.lexical import document_form
@@ -44,7 +45,8 @@ def unit_row(ident: UUID, item: UnitItem, revision: int) -> Row:
         "id": str(ident),
         "address": item.address,
         "title": item.title,
-        "language": item.language,
+        # what a source does not say is told from the text; not part of the content's hash
+        "language": item.language or language(f"{item.title}\n{item.body}"),
         "source": item.source,
         "revision": revision,
         "content_hash": unit_hash(item),
