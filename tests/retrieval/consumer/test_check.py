@@ -156,18 +156,19 @@ def test_what_was_withdrawn_after_its_delivery_supports_nothing(own_sample: Prep
     assert not kept.discrepancies
 
 
-def test_a_unit_that_the_guard_refused_supports_nothing(sample: Prepared) -> None:
+def test_what_the_guard_refused_supports_nothing_and_is_no_gap(sample: Prepared) -> None:
     """Excluded is hidden: the second question of a guard gets the answer without it."""
 
     async def act(stage: Stage) -> Answer:
         pack = await got(stage)
-        return await check(
-            stage, [claim(cite(pack, LAW))], surfaced=[GAP], exclude=[id_of(LAW), GAP]
-        )
+        claims = [claim(cite(pack, LAW)), claim(cite(pack, "policy:refunds"))]
+        return await check(stage, claims, exclude=[id_of(LAW), GAP])
 
     answer = sample.run(act)
-    assert verdict(answer).claims[0].citations == ("not_permitted",)
-    assert not answer.governed
+    found = verdict(answer)
+    assert [one.citations for one in found.claims] == [("not_permitted",), ("valid",)]
+    assert found.unsurfaced_gaps == ()
+    assert {one.id for one in answer.governed} == {id_of("policy:refunds")}
 
 
 def test_an_answer_rests_on_sixteen_packs_at_most() -> None:
