@@ -24,6 +24,7 @@ from tests.bench import (
     shadow,
     streams,
 )
+from tests.bench.scale import suite
 
 SUITES: Final[Mapping[str, Callable[[Console, int], dict[str, Any]]]] = {
     "decide": decide.run,
@@ -34,6 +35,7 @@ SUITES: Final[Mapping[str, Callable[[Console, int], dict[str, Any]]]] = {
     "proxy": proxy.run,
     "relay": relay.run,
     "reload": reload.run,
+    "retrieval": suite.run,
     "retrieve": retrieve.run,
     "shadow": shadow.run,
     "streams": streams.run,
