@@ -104,32 +104,44 @@ class Crossing:
                 self._hand_over()
 
     def _answer(self, exchange: Exchange) -> None:
-        status, way, reading = exchange.status, self._way, exchange.reading
-        body_bytes = exchange.held_bytes
+        way, body_bytes = self._way, exchange.held_bytes
         try:
-            passed = _passed(exchange) if reading is None else reading.passed or _passed(exchange)
-        except (GatewayError, RuntimeError):  # the ordinary way refuses it
-            passed = b""
-        if not passed or not body_bytes or status in _BODILESS:
+            head, chunked = self._head(exchange)
+        except Exception:  # noqa: BLE001 - whatever it is, the ordinary way meets it and refuses
+            head, chunked = b"", False
+        if not head or not body_bytes or exchange.status in _BODILESS:
             self._hand_over()
             return
-        if reading is not None:
-            reading.passed = passed
-        body, framing = exchange.taken(), _CLOSE if way.closes else b""
-        if not passed.startswith(_LENGTH) and b"\n" + _LENGTH not in passed:
-            body, framing = b"%x\r\n%b\r\n0\r\n\r\n" % (body_bytes, body), framing + _CHUNKED
+        body = exchange.taken()
+        if chunked:
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (body_bytes, body)
+        self._end()
+        self._loan.end()
+        way.answer(head, body)
+        self._record(exchange.status, body_bytes)
+
+    def _head(self, exchange: Exchange) -> tuple[bytes, bool]:
+        """The head of the answer, and whether it announces chunks. Raises: UpstreamInvalid for
+        what no caller should read."""
+        reading, way = exchange.reading, self._way
+        passed = reading.passed if reading is not None else None
+        if passed is None:
+            passed = _passed(exchange)
+            if reading is not None:
+                reading.passed = passed
+        framing = _CLOSE if way.closes else b""
+        chunked = not passed.startswith(_LENGTH) and b"\n" + _LENGTH not in passed
+        if chunked:
+            framing += _CHUNKED
         head = b"%b%b%bx-request-id: %b\r\n%b%b\r\n" % (
-            STATUS_LINE[status],
+            STATUS_LINE[exchange.status],
             way.default_lines,
             passed,
             self._request_id.encode("ascii"),
             self._course.digest_line,
             framing,
         )
-        self._end()
-        self._loan.end()
-        way.answer(head, body)
-        self._record(status, body_bytes)
+        return head, chunked
 
     def _hand_over(self) -> None:
         self._end()

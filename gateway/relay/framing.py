@@ -4,7 +4,7 @@ A transport asks before it gives a byte of body to anybody. What RFC 9112 allows
 to repair is refused here, because a repair is a second reading: the next hop may repair
 differently.
 
-Source: RFC 9112 section 6; attack log rows S1-S5, S15, S17.
+Source: RFC 9112 section 6, RFC 9110 section 15 (statuses); attack log rows S1-S5, S15, S17.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gateway.relay.upstream import UpstreamInvalid
 
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _BODYLESS: Final = frozenset({204, 304})
+_STATUS_MAX: Final = 599
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ def framing_of(
     headers: Iterable[tuple[bytes, bytes]], *, status: int, method: str, version: str
 ) -> Framing:
     """The one reading of a finished header block (names lower-case). Raises: UpstreamInvalid."""
+    if status > _STATUS_MAX:
+        raise UpstreamInvalid("a status of no class")
     length: bytes | None = None
     chunked = False
     for name, value in headers:

@@ -16,7 +16,7 @@ from gateway.authn import delegation
 from gateway.decisions.facts import Facts
 from gateway.errors import Refusal
 from gateway.fastpath.course import allowed
-from gateway.fastpath.head import Head, read
+from gateway.fastpath.head import MARK, Head, read
 from gateway.fastpath.keeper import Keeper, Lesson
 from gateway.fastpath.lane import Lane
 from gateway.fastpath.memory import Known
@@ -36,6 +36,7 @@ _PRIVATE: Final = lines_of(PRIVATE)
 _CLOSE: Final = b"connection: close\r\n"
 _JUDGED: Final = ("match", "identify", "place", "decide")
 _OVERHEAD_BYTES: Final = 4_096
+_CUT: Final = MARK + b"target"
 _TARGET: Final = re.compile(
     rb"/[A-Za-z0-9\-._~!$&'()*+,=:@/]*(?:\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?%]+)?(?=\r\n)"
 )
@@ -54,7 +55,7 @@ class Asking:
         """The target, and the block without it; None when it has another form."""
         at = block.lower().find(self._name)
         found = _TARGET.match(block, at + len(self._name)) if at >= 0 else None
-        return None if found is None else (found[0], block[:at] + b"\2" + block[found.end() :])
+        return None if found is None else (found[0], block[:at] + _CUT + block[found.end() :])
 
 
 _ASKING: Final[Mapping[bytes, Asking]] = {

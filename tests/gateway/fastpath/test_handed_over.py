@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.relay.pool import Pool
 from tests.gateway.fastpath.asking import PATH, Caller, forget, head, playing, warm, whole
 from tests.gateway.relay.hostile import Peer, Script
 from tests.gateway.stage import OK, Stage, parse
@@ -101,14 +102,40 @@ def test_kept_connection_that_is_dead_is_replaced_once(stage: Stage) -> None:
     assert [one.code for one in stage.records.all] == ["", ""]
 
 
-def test_garbage_is_refused_with_the_id_that_was_sent_on(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"garbage\r\n\r\n",
+        b"HTTP/1.1 799 Odd\r\ncontent-length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nx(y: 1\r\ncontent-length: 2\r\n\r\nok",
+    ],
+    ids=["no answer", "status of no class", "name of no header"],
+)
+def test_garbage_is_refused_with_the_id_that_was_sent_on(stage: Stage, answer: bytes) -> None:
     raw = head(stage)
-    with playing(stage, pieces(b"garbage\r\n\r\n")) as portal, Caller(stage) as caller:
+    with playing(stage, pieces(answer)) as portal, Caller(stage) as caller:
         warm(stage, caller, raw)
         (reply,) = parse(caller.ask(raw))
     assert (reply.status, stage.records.all[-1].code) == (502, "upstream_invalid")
     told = portal.requests[-1].split(b"x-request-id: ")[1].split(b"\r\n")[0]
     assert told.decode() == reply.header("x-request-id")
+
+
+def test_answer_that_cannot_be_rendered_hangs_nobody(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect costs its own request, which is answered, and no place of its upstream's pool."""
+    raw = head(stage)
+    with playing(stage, pieces(OK)), Caller(stage) as caller:
+        warm(stage, caller, raw)
+        with monkeypatch.context() as broken:
+            broken.delattr("gateway.fastpath.crossing.STATUS_LINE")
+            (reply,) = parse(caller.ask(raw))
+        assert (reply.status, reply.body) == (200, b"ok")
+        pools = [one for one in stage.hop._transports.values() if isinstance(one, Pool)]
+        assert pools
+        assert all(one._places._free == one.limit for one in pools)
+        warm(stage, caller, raw)
 
 
 def test_next_request_that_comes_early_is_answered_next(stage: Stage) -> None:

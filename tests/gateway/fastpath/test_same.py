@@ -7,6 +7,7 @@ import base64
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -176,6 +177,29 @@ def test_names_of_headers_leave_the_same_twice(shared_data: Path, stage: Stage) 
                 left.append(left_by(stage, caller, raw))
         assert left[1] == left[0], lines
         assert left[2] == left[0], lines
+
+
+@pytest.mark.parametrize("cut", ["traceparent", "X-Request-Id"])
+@pytest.mark.parametrize("mark", [b"\0", b"\0008", b"\1", b"\0018", b"\2", b""])
+def test_mark_in_place_of_what_was_cut_out_is_no_second_reading(
+    stage: Stage, cut: str, mark: bytes
+) -> None:
+    """A block that is remembered by a mark, and bytes that hold the mark themselves."""
+    values = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "X-Request-Id": "12345678"}
+    line = f"{cut}: {values[cut]}"
+    token = stage.issuers.token("customer")
+    raw = head(stage, "/portal/customer/x", line, token=token)
+    marked = raw.replace(b"\r\n" + line.encode(), mark, 1)
+    left = []
+    for known in (False, True):
+        forget(stage)
+        with Caller(stage) as caller:
+            if known:
+                caller.ask(raw)
+                caller.ask(raw)
+            left.append(left_by(stage, caller, marked).answer)
+    assert left[0].startswith(b"HTTP/1.1 400" if mark else b"HTTP/1.1 200")
+    assert left[1] == left[0]
 
 
 def test_lane_takes_the_second_request_and_another_target(stage: Stage) -> None:

@@ -72,6 +72,8 @@ def asked(transport: Transport, *pieces: bytes, end: bool = True, method: str = 
             id="101",
         ),
         pytest.param(b"HTTP/1.1 099 Odd\r\ncontent-length: 0\r\n\r\n", id="status 099"),
+        pytest.param(b"HTTP/1.1 600 Odd\r\ncontent-length: 2\r\n\r\nok", id="status 600"),
+        pytest.param(b"HTTP/1.1 999 Odd\r\ncontent-length: 2\r\n\r\nok", id="status 999"),
     ],
 )
 def test_answer_without_one_reading_is_refused_before_its_body(
