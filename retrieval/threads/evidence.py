@@ -47,9 +47,9 @@ _REFERENCE_THREADS: Final = 100
 _FEWEST_THREADS: Final = 25
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Evidence:
-    """What speaks for one thread, each in [0, 1]."""
+    """What speaks for one thread, each in [0, 1]. Filled in while signals arrive."""
 
     keyword: float = 0.0
     label: float = 0.0

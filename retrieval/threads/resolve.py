@@ -17,7 +17,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -91,7 +91,9 @@ class Weighed:
     rows: dict[UUID, ThreadRow] = field(default_factory=dict)
 
     def note(self, thread: UUID, **signals: float) -> None:
-        self.evidence[thread] = replace(self.evidence.get(thread, Evidence()), **signals)
+        known = self.evidence.setdefault(thread, Evidence())
+        for signal, value in signals.items():
+            setattr(known, signal, value)
 
 
 class Resolver:
