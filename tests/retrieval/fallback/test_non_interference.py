@@ -70,6 +70,7 @@ async def answers(
     return [bytes_of(await company.search(query, fusion=fusion, **options)) for query in queries]
 
 
+@pytest.mark.timeout(600)  # some 400 searches in four states of one corpus
 @pytest.mark.parametrize("fusion", [min_max, reciprocal_rank])
 def test_hidden_units_change_no_byte(
     database: Database, sidecar: VectorService, snapshot: Snapshot, fusion: Fusion
