@@ -75,13 +75,17 @@ def migrate(admin_dsn: str, secret: str, snapshot: HasVocabulary) -> Migrated:
             relabelled = added > 0 or changed
             if relabelled:
                 connection.execute("select brain.relabel_all()")
-            # a gateway whose signal worker is down writes for months before it must be up
-            connection.execute(
-                "select brain.keep_partitions(%s, %s, %s)", [_FOR_EVER, _FOR_EVER, MONTHS_AHEAD]
-            )
+            _make_partitions(connection)
             if files or not is_sealed(connection):
                 seal(connection)
     return Migrated(files=files, classes_added=added, relabelled=relabelled)
+
+
+def _make_partitions(connection: psycopg.Connection[Any]) -> None:
+    """A gateway whose signal worker is down writes for months before it must be up."""
+    connection.execute(
+        "select brain.keep_partitions(%s, %s, %s)", [_FOR_EVER, _FOR_EVER, MONTHS_AHEAD]
+    )
 
 
 def roles_of(profiles: Mapping[str, str]) -> dict[str, str]:

@@ -152,17 +152,19 @@ def test_a_reader_cannot_write_or_read_what_is_not_its_own(world: World) -> None
             "gate.consented_unit",
             "gate.security_event",
             "gate.audience_filter_policy",
-            "gate.profile_role",
             "brain.outbox",
             "brain.quarantine",
             "brain.labelled",
             "migration.applied",
         ):
             assert refused(connection, f"select from {table}")
+        assert refused(connection, "select profile from gate.profile_role")
+        own = connection.execute("select role, audience from gate.profile_role").fetchall()
         assert refused(connection, "create table brain.mine ()")
         assert refused(connection, "select brain.relabel_all()")
         rows = connection.execute("select distinct profile from gate.profile_grant").fetchall()
     assert rows == [("agent:auditor",)]
+    assert own == [(profile_role("agent:auditor"), "agent")]
 
 
 def test_the_pool_hands_out_connections_that_remember_nothing(world: World) -> None:
