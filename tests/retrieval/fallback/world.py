@@ -91,7 +91,9 @@ async def world(
         database.url,
         database.secret,
         sorted(set(snapshot.vocabulary.profiles.values())),
-        lag_objective_s=3_600,  # else whether a change is "pending" depends on the machine's load
+        # else load decides what is "pending", and whether a connection comes in time
+        wait_s=30,
+        lag_objective_s=3_600,
     )
     await truth.open()
     try:
