@@ -59,6 +59,8 @@ if TYPE_CHECKING:  # its rate library loads only where a limit is set
     from gateway.relay.admission import Admission, Place
 
 JWKS_PATH: Final = b"/.well-known/jwks.json"
+PUBLISHED: Final = frozenset({JWKS_PATH, openapi.PATH})
+"""Answered to everybody before any route is looked at."""
 PLACINGS_MAX: Final = 4
 """How often one request is placed; each placing after the first needs a change of the policy."""
 HELD_BYTES_MAX: Final = 8 * 1024 * 1024

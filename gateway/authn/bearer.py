@@ -94,7 +94,12 @@ class Authenticator:
         return generation
 
     def believed_until(self, token: bytes, *, digest: PolicyDigest) -> float:
-        """For how long a token that was verified is believed without another look; 0: not."""
+        """For how long a token that was verified is believed without another look; 0: not.
+
+        Keys may have changed since it was verified, and nobody been identified since.
+        """
+        if self.generation != self._generation:
+            return 0.0
         kept = self._remembered.get(_name(token, digest))
         return kept[0] if kept is not None else 0.0
 

@@ -11,7 +11,7 @@ from gateway.telemetry.trace import TraceContext
 
 @dataclass(slots=True, kw_only=True)
 class Begun:
-    """What was found and what is under way. ``loan`` is used up once, by whoever comes first.
+    """What was found and what is under way. ``loan`` is resumed once, or cut by `let_go`.
 
     The ids were told to the upstream already, so the request keeps them.
     """
@@ -38,11 +38,10 @@ class Begun:
         )
         if not same:
             self.let_go()
-        loan, self.loan = self.loan, None
-        return loan
+        return self.loan
 
     def let_go(self) -> None:
-        """Cut what nobody waits for."""
+        """Cut what nobody came to wait for."""
         loan, self.loan = self.loan, None
-        if loan is not None:
+        if loan is not None and not loan.resumed:
             loan.cut()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway import stations
-from gateway.app import JWKS_PATH
+from gateway.app import PUBLISHED
 from gateway.decisions.facts import Facts
 from gateway.errors import Headers, Refusal
 from gateway.fastpath.head import target_of
@@ -69,7 +69,7 @@ class Course:
 def walked(known: Known, line: bytes, hop: Hop) -> Course | None:
     """The course of a request line; None where it is not for us to answer."""
     target = target_of(line)
-    if target is None or target[0].startswith(_OURS) or target[0] == JWKS_PATH:
+    if target is None or target[0].startswith(_OURS) or target[0] in PUBLISHED:
         return None
     try:
         granted, facts = allowed(

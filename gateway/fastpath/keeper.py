@@ -16,6 +16,8 @@ from gateway.ingress.provenance import trusted_peer
 from gateway.ingress.shortcut import Way
 from gateway.stations import Granted
 
+_NAMED_BYTES_MAX: Final = 4_096
+"""Of a longer block each connection would hold one as long as it is kept."""
 _OWN: Final = frozenset({b"authorization", b"traceparent", b"x-request-id"})
 """Read before and never sent on: nothing of them need be kept."""
 _FORBIDDEN: Final = frozenset(
@@ -38,7 +40,8 @@ class Keeper:
         if named is not None and named[0] == block:
             return named[1]
         name = self.memory.name(block, way.peer)
-        way.named = block, name
+        if len(block) <= _NAMED_BYTES_MAX:
+            way.named = block, name
         return name
 
     def known(self, name: Name, now: float) -> Known | None:

@@ -4,8 +4,8 @@ Laws
     * A block is known by a keyed hash of its bytes and by the address it came from. No credential
       is kept: of the headers stay those that may go on to an upstream.
     * What is known ends when the token's own memory would, and goes even if nobody asks again.
-    * Bounded in blocks and bytes, and each caller has a share: whoever varies its headers displaces
-      its own, until it has as many identities as the memory has shares.
+    * Bounded in blocks and bytes, and each caller has a share of both: whoever varies its headers
+      or targets displaces its own, until it has as many identities as the memory has shares.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from gateway.errors import Headers
+from gateway.ingress.door import site_of
 from policies.bindings import TrustedPeer
 from policies.snapshot import Snapshot
 from policies.subject import Principal
@@ -27,6 +28,7 @@ KNOWN_MAX: Final = 10_000
 KNOWN_OF_ONE_MAX: Final = 256
 COURSES_MAX: Final = 64
 BYTES_MAX: Final = 64 * 1024 * 1024
+BYTES_OF_ONE_MAX: Final = 4 * 1024 * 1024
 KNOWN_S: Final = 50.0
 _LOOK_S: Final = 10.0
 """So that what is over has gone within a minute."""
@@ -67,8 +69,16 @@ class Known:
 
     @property
     def owner(self) -> str:
-        """Whose share it counts for: a subject, or the address of a visitor without a token."""
-        return self.principal.subject_id if self.principal is not None else self.name[1]
+        """Whose share it counts for: a subject, or the site of a visitor without a token."""
+        return self.principal.subject_id if self.principal is not None else site_of(self.name[1])
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one owner has there, the block that it sent first in front."""
+
+    names: dict[Name, None] = field(default_factory=dict)
+    held_bytes: int = 0
 
 
 class Memory:
@@ -79,7 +89,7 @@ class Memory:
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._known: collections.OrderedDict[Name, Known] = collections.OrderedDict()
-        self._shares: dict[str, dict[Name, None]] = {}
+        self._shares: dict[str, _Share] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -100,40 +110,43 @@ class Memory:
         """Remember, and let others go where there is no room."""
         self.forget(known.name)
         self._known[known.name] = known
-        share = self._shares.setdefault(known.owner, {})
-        share[known.name] = None
-        self.held_bytes += known.size
-        if len(share) > KNOWN_OF_ONE_MAX:
-            self.forget(next(iter(share)))
-        self._make_room()
+        share = self._shares.setdefault(known.owner, _Share())
+        share.names[known.name] = None
+        self._grow(share, known.size)
+        self._make_room(share)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
     def add(self, known: Known, line: bytes, course: Course) -> None:
         """Remember where a request line leads with these headers."""
-        courses = known.courses
+        if self._known.get(known.name) is not known:
+            return
+        courses, share, more = known.courses, self._shares[known.owner], course.size
         if len(courses) >= COURSES_MAX:
-            gone = courses.pop(next(iter(courses)))
-            known.size -= gone.size
-            self.held_bytes -= gone.size
+            more -= courses.pop(next(iter(courses))).size
         courses[line] = course
-        if self._known.get(known.name) is known:
-            known.size += course.size
-            self.held_bytes += course.size
-            self._make_room()
+        known.size += more
+        self._grow(share, more)
+        self._make_room(share)
 
     def forget(self, name: Name) -> None:
         """Let one go, if it is there."""
         known = self._known.pop(name, None)
         if known is None:
             return
-        self.held_bytes -= known.size
         share = self._shares[known.owner]
-        del share[name]
-        if not share:
+        self._grow(share, -known.size)
+        del share.names[name]
+        if not share.names:
             del self._shares[known.owner]
 
-    def _make_room(self) -> None:
+    def _grow(self, share: _Share, more: int) -> None:
+        share.held_bytes += more
+        self.held_bytes += more
+
+    def _make_room(self, share: _Share) -> None:
+        while len(share.names) > KNOWN_OF_ONE_MAX or share.held_bytes > BYTES_OF_ONE_MAX:
+            self.forget(next(iter(share.names)))
         while len(self._known) > KNOWN_MAX or self.held_bytes > BYTES_MAX:
             self.forget(next(iter(self._known)))
 

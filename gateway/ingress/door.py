@@ -58,7 +58,7 @@ class Door:
 
         Cost: one look-up, trust is asked for only when the share is used up.
         """
-        site = _site(client)
+        site = site_of(client)
         here = self._here.get(site, 0)
         if here >= self._limits.connections_per_peer and not self._trusted(client):
             return False
@@ -67,7 +67,7 @@ class Door:
 
     def leave(self, client: str) -> None:
         """Note that a connection that entered is over."""
-        site = _site(client)
+        site = site_of(client)
         here = self._here.get(site, 0) - 1
         if here > 0:
             self._here[site] = here
@@ -86,7 +86,7 @@ class Door:
 
 
 @functools.lru_cache(maxsize=4_096)
-def _site(client: str) -> str:
+def site_of(client: str) -> str:
     """Who shares one allowance of connections: an IPv4 address, or a /64 of IPv6."""
     try:
         address = ipaddress.ip_address(client.partition("%")[0])

@@ -34,9 +34,12 @@ class Lender(Protocol):
 
 
 class Loan:
-    """One connection, from `lend` until `end`, `cut` or `resume`: exactly one of them, once."""
+    """One connection, from `lend` until `end`, `cut` or `resume`: exactly one of them, once.
 
-    __slots__ = ("_give_back", "backend", "connection", "exchange", "lender")
+    ``resumed`` says that whoever resumed it sees to its end.
+    """
+
+    __slots__ = ("_give_back", "backend", "connection", "exchange", "lender", "resumed")
 
     def __init__(
         self, lender: Lender, connection: Connection, give_back: Callable[[], None]
@@ -45,6 +48,7 @@ class Loan:
         self.backend: Backend | None = None
         self.exchange: Exchange | None = None
         self.connection = connection
+        self.resumed = False
         self._give_back = give_back
 
     def ask(self, head: bytes, told: Callable[[], None]) -> Exchange:
@@ -85,4 +89,5 @@ class Loan:
 
     async def resume(self, request: UpstreamRequest) -> UpstreamResponse:
         """See `Lender.resume`."""
+        self.resumed = True
         return await self.lender.resume(self, request)

@@ -14,7 +14,7 @@ from typing import Final
 
 from gateway.authn import delegation
 from gateway.decisions.facts import Facts
-from gateway.errors import Refusal
+from gateway.errors import GatewayError, Refusal
 from gateway.fastpath.course import allowed
 from gateway.fastpath.head import MARK, Head, read
 from gateway.fastpath.keeper import Keeper, Lesson
@@ -145,12 +145,16 @@ class DecisionLane:
         request_id = new_request_id() if told is None else told.decode("ascii")
         # the client's own, which every proxy passes on: linked, never continued
         trace = sink.begin(head.traceparent, trusted=False)
-        looked_up = time.perf_counter_ns()
+        looked_up, now = time.perf_counter_ns(), self._keeper.clock()
+        try:
+            identity = decided.identity.lines(request_id, trace.traceparent(), now)
+        except (GatewayError, ValueError):  # a key that cannot sign: the ordinary way tells
+            return False
         answer = b"%b%b%b%b%b%b\r\n" % (
             STATUS_LINE[200],
             way.default_lines,
             _PRIVATE,
-            decided.identity.lines(request_id, trace.traceparent(), self._keeper.clock()),
+            identity,
             decided.digest_line,
             _CLOSE if way.closes else b"",
         )

@@ -36,3 +36,20 @@ def others(issuers: Issuers, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         (folder / file).write_text(text.replace(old, new))
         found[name] = load(overlay=folder)
     return found
+
+
+@pytest.fixture(scope="session")
+def covering(issuers: Issuers, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """A policy with a route for customers where the gateway publishes its contract."""
+    folder = tmp_path_factory.mktemp("covering")
+    issuers.write(folder)
+    for file, old, new in (
+        ("routes.yaml", "path: /portal/partner/{rest...}", "path: /v1/openapi.json"),
+        ("routes.yaml", "upstream: partner-portal", "upstream: customer-portal"),
+        ("routes.csv", "p, R-PAR-1, partner,", "p, R-PAR-1, customer,"),
+    ):
+        edited = folder / "rules" / file
+        text = (edited if edited.exists() else DEFAULT_FOLDER / "rules" / file).read_text()
+        assert old in text
+        edited.write_text(text.replace(old, new))
+    return load(overlay=folder)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.relay.hop import Hop
 from policies.snapshot import Snapshot
 from tests.gateway.fastpath.asking import Caller, Left, enforce, forget, left_by
 from tests.gateway.forward_auth.asking import ADDRESSES, DIALECTS, told
@@ -130,6 +132,23 @@ def test_dialect_is_part_of_what_is_known(deciding: Stage) -> None:
             answer = caller.ask(asked(dialect, "/portal/customer/x", [], token=token))
             assert answer.startswith(b"HTTP/1.1 200")
             assert deciding.lane.taken - before == taken
+
+
+def test_key_that_cannot_sign_is_told_in_the_ordinary_way(
+    deciding: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No connection breaks: the proxy hears a 500, from which it refuses."""
+    forget(deciding)
+    raw = asked("nginx", "/portal/customer/x", [], token=deciding.issuers.token("customer"))
+    with Caller(deciding, source=ADDRESSES["nginx"]) as caller:
+        for _ in range(2):
+            assert caller.ask(raw).startswith(b"HTTP/1.1 200")
+
+        def unsigned(*_: object) -> bytes:
+            raise ValueError("a key that cannot sign")
+
+        monkeypatch.setattr(Hop, "signed", unsigned)
+        assert caller.ask(raw).startswith(b"HTTP/1.1 500")
 
 
 def test_policy_that_narrows_decides_the_next_request(

@@ -14,6 +14,7 @@ from typing import Any
 from gateway.authn.key_ring import RingKey
 from gateway.relay.hop import Target
 from gateway.relay.pool import Address, Pool
+from gateway.surfaces import openapi
 from policies.snapshot import Snapshot
 from tests.gateway.fastpath.asking import PATH, Caller, enforce, forget, head, warm
 from tests.gateway.stage import OK, Stage
@@ -107,6 +108,39 @@ def test_other_keys_of_an_issuer_void_what_was_believed(stage: Stage) -> None:
         source.generation += 1
         assert taken(stage, caller, raw) == (200, False)
         assert taken(stage, caller, raw) == (200, True)
+
+
+def test_token_of_older_keys_is_not_remembered_under_newer_ones(stage: Stage) -> None:
+    """Keys may change between the moment in which a caller is identified and the one in which
+    its block is learnt, and nobody be identified since."""
+    token = stage.issuers.token("customer")
+    with Caller(stage) as caller:
+        warm(stage, caller, head(stage, token=token))
+    authenticator, digest = stage.authenticator, stage.snapshot.digest
+    assert authenticator.believed_until(token.encode(), digest=digest) > time.time()
+    source = next(iter(authenticator._sources.values()))
+    source.generation += 1
+    assert authenticator.believed_until(token.encode(), digest=digest) == 0
+
+
+def test_what_the_gateway_publishes_is_asked_of_no_upstream(
+    stage: Stage, covering: Snapshot
+) -> None:
+    """Though a route of the policy covers it, and its caller is known."""
+    forget(stage)
+    token = stage.issuers.token("customer")
+    raw, published = (head(stage, one, token=token) for one in (PATH, "/v1/openapi.json"))
+    enforce(stage, covering)
+    try:
+        with Caller(stage) as caller:
+            warm(stage, caller, raw)
+            assert taken(stage, caller, raw) == (200, True)
+            stage.upstream.requests.clear()
+            assert caller.ask(published).endswith(openapi.document())
+            assert taken(stage, caller, published) == (200, False)
+    finally:
+        enforce(stage, stage.snapshot)
+    assert stage.upstream.requests == []
 
 
 def test_policy_that_narrows_is_in_force_for_the_next_request(

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.errors import GatewayError
+from gateway.relay.hop import Hop
 from gateway.relay.pool import Pool
 from tests.gateway.fastpath.asking import PATH, Caller, forget, head, playing, warm, whole
 from tests.gateway.relay.hostile import Peer, Script
@@ -132,10 +134,33 @@ def test_answer_that_cannot_be_rendered_hangs_nobody(
             broken.delattr("gateway.fastpath.crossing.STATUS_LINE")
             (reply,) = parse(caller.ask(raw))
         assert (reply.status, reply.body) == (200, b"ok")
-        pools = [one for one in stage.hop._transports.values() if isinstance(one, Pool)]
-        assert pools
-        assert all(one._places._free == one.limit for one in pools)
+        assert_all_given_back(stage)
         warm(stage, caller, raw)
+
+
+def test_loan_that_nobody_takes_up_is_given_back(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handed over to a way that fails before it comes to it: refused, and no place is lost."""
+    raw = head(stage)
+    with playing(stage, pieces(CHUNKED, b"1\r\no\r\n")), Caller(stage) as caller:
+        warm(stage, caller, raw)
+        with monkeypatch.context() as broken:
+            broken.setattr(Hop, "_headers", _unsigned)
+            (reply,) = parse(caller.ask(raw))
+        assert (reply.status, stage.records.all[-1].code) == (500, "internal")
+        assert_all_given_back(stage)
+
+
+def _unsigned(*_: object) -> None:
+    raise GatewayError("a key that cannot sign")
+
+
+def assert_all_given_back(stage: Stage) -> None:
+    """Every place of every pool is free again."""
+    pools = [one for one in stage.hop._transports.values() if isinstance(one, Pool)]
+    assert pools
+    assert all(one._places._free == one.limit for one in pools)
 
 
 def test_next_request_that_comes_early_is_answered_next(stage: Stage) -> None:

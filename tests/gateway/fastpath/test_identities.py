@@ -6,6 +6,7 @@ The upstream says whom it answered, after a while, in pieces, or not at all; cal
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 
@@ -67,7 +68,7 @@ async def _caller(stage: Stage, number: int, raw: bytes, own: bytes) -> tuple[in
         writer.write(raw.replace(path, target, 1))
         if chance.randrange(10) == 0:  # leaves while its answer is on its way
             await asyncio.sleep(chance.choice((0, 0.001, 0.003)))
-            writer.close()
+            await _leave(writer)
             reader = writer = None
             continue
         try:
@@ -80,7 +81,7 @@ async def _caller(stage: Stage, number: int, raw: bytes, own: bytes) -> tuple[in
                 body = body.split(b"\r\n")[1]
         except (asyncio.IncompleteReadError, ConnectionError):
             lost += 1
-            writer.close()
+            await _leave(writer)
             reader = writer = None
             continue
         if answer.startswith(b"HTTP/1.1 502"):
@@ -89,11 +90,17 @@ async def _caller(stage: Stage, number: int, raw: bytes, own: bytes) -> tuple[in
             assert body == target + b" " + own
             sound += 1
         if b"connection: close" in answer:
-            writer.close()
+            await _leave(writer)
             reader = writer = None
     if writer is not None:
-        writer.close()
+        await _leave(writer)
     return sound, lost
+
+
+async def _leave(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 def test_answers_reach_whom_they_are_for(stage: Stage) -> None:
@@ -133,7 +140,7 @@ async def _own(stage: Stage, raw: bytes) -> bytes:
             found = re.search(rb" (s\.[0-9a-f]+)", answer.partition(b"\r\n\r\n")[2])
         except ConnectionError:
             found = None
-        writer.close()
+        await _leave(writer)
         if found is not None:
             return found[1]
     raise AssertionError("never answered")

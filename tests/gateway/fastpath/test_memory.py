@@ -66,17 +66,41 @@ def test_one_caller_displaces_its_own_only(monkeypatch: pytest.MonkeyPatch) -> N
     run(scenario)
 
 
-def test_visitors_without_a_token_share_what_their_address_has(
+def test_one_caller_with_long_blocks_and_many_targets_displaces_its_own_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "BYTES_MAX", 50_000)
+    monkeypatch.setattr(bounds, "BYTES_OF_ONE_MAX", 20_000)
+
+    def scenario() -> None:
+        memory = Memory(clock=time.time)
+        other = known(memory, b"other", "s.other")
+        memory.put(other)
+        for one in range(9):
+            mine = known(memory, b"mine %d" % one, "s.me")
+            memory.put(mine)
+            for line in range(9):
+                memory.add(mine, b"line %d" % line, Sized(3_000))
+        assert memory.get(other.name) is other
+        assert memory.held_bytes <= 21_000
+        for name in list(memory._known):
+            memory.forget(name)
+        assert (memory.held_bytes, memory._shares) == (0, {})
+
+    run(scenario)
+
+
+def test_visitors_without_a_token_share_what_their_site_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounds, "KNOWN_OF_ONE_MAX", 2)
 
     def scenario() -> None:
         memory = Memory(clock=time.time)
-        for peer in ("10.0.0.1", "10.0.0.2"):
+        for peer in ("10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"):
             for one in range(5):
                 memory.put(known(memory, b"%d" % one, peer=peer))
-        assert len(memory) == 4
+        assert len(memory) == 8
 
     run(scenario)
 
