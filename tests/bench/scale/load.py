@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 import psycopg
 import qdrant_edge as edge
-from psycopg.rows import tuple_row
 
 from policies.snapshot import Snapshot
 from retrieval.embed.quantise import SCALE
@@ -37,7 +37,7 @@ _FACETS: Final = (
 
 @dataclass(slots=True)
 class Spent:
-    """Seconds by what was filled, and how much it was."""
+    """Seconds by what was filled (side by side), and how much it was."""
 
     units: int = 0
     threads: int = 0
@@ -94,14 +94,16 @@ def fill(
     The outbox is emptied: the collection is what it would have asked for.
     """
     spent = Spent()
-    with psycopg.connect(url, autocommit=True, row_factory=tuple_row) as connection:
+    with (
+        ThreadPoolExecutor(1) as beside,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
         for batch in corpus.batches():
             began = time.perf_counter()
+            indexing = beside.submit(_upsert, into, batch.units)
             _write(connection, snapshot, batch, model)
-            between = time.perf_counter()
-            _upsert(into, batch.units)
-            spent.seconds["postgres"] += between - began
-            spent.seconds["index"] += time.perf_counter() - between
+            spent.seconds["postgres"] += time.perf_counter() - began
+            spent.seconds["index"] += indexing.result()
             if also is not None:
                 also(batch)
             spent.units += len(batch.units)
@@ -192,7 +194,9 @@ def _terms(thread: Thread) -> Iterable[dict[str, object]]:
         }
 
 
-def _upsert(into: Shelf, units: Sequence[Unit]) -> None:
+def _upsert(into: Shelf, units: Sequence[Unit]) -> float:
+    """Returns the seconds that it took."""
+    began = time.perf_counter()
     for start in range(0, len(units), _POINTS):
         part = units[start : start + _POINTS]
         joined = np.frombuffer(b"".join(one.vector for one in part), dtype="<i2")
@@ -200,6 +204,7 @@ def _upsert(into: Shelf, units: Sequence[Unit]) -> None:
         for collection, form in ((into.ours, _point), (into.peer, _chunk)):
             points = [form(one, row) for one, row in zip(part, rows, strict=True)]
             collection.shard.update(edge.UpdateOperation.upsert_points(points, None))
+    return time.perf_counter() - began
 
 
 def _point(unit: Unit, row: list[float]) -> edge.Point:

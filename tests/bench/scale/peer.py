@@ -79,7 +79,10 @@ def peer(engine: VectorService, dims: int) -> Iterator[Peer | None]:
         return
     script = Path(__file__).with_name("peer_worker.py")
     with subprocess.Popen(
-        [PYTHON, "-I", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [PYTHON, "-I", "-W", "ignore::UserWarning", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as worker:
         yield Peer(worker, engine, dims)  # leaving closes its input, at which it ends
 
