@@ -28,7 +28,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.proxy_load import PROXY_CORE, Cost, Load, measured, pinned
+from tests.bench.proxy_load import PROXY_CORE, Cost, Load, measured, pinned, settled
 from tests.bench.proxy_peers import ROOT, Peer, peers, upstream
 from tests.bench.proxy_plot import drawn
 from tests.gateway.cli.made import clean
@@ -201,6 +201,7 @@ def gateway(
                     assert told, "the gateway did not start"
                     told = process.stderr.readline()
                 url = told.split("listening on ")[1].split()[0]
+                settled(process.pid)
                 yield Peer(OURS, process.pid, int(url.rpartition(":")[2]))
             finally:
                 process.terminate()

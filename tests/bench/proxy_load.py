@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import Final
 PROXY_CORE: Final = "1"
 LOAD_CORE: Final = "0"
 _PROC: Final = Path("/proc")
+_LOOK_S: Final = 2.0
+_IDLE: Final = 0.04
+"""Of a core: the watchers of a gateway that is asked nothing."""
 _UNITS_MS: Final = {"us": 0.001, "ms": 1.0, "s": 1_000.0}
 
 
@@ -90,6 +94,17 @@ def cpu_seconds(pid: int) -> float:
         todo += children[one]
         total += ticks.get(one, 0)
     return total / os.sysconf("SC_CLK_TCK")
+
+
+def settled(pid: int, *, within_s: float = 60.0) -> None:
+    """Wait until the processes below ``pid`` do next to nothing: what they do once after their
+    start (a policy is compiled and proven in a child) is no request's cost."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        before = cpu_seconds(pid)
+        time.sleep(_LOOK_S)
+        if cpu_seconds(pid) - before <= _IDLE * _LOOK_S:
+            return
 
 
 def _wrk(port: int, load: Load) -> str:
