@@ -64,16 +64,16 @@ async def cases_of(name: str, pair_url: str, api_key: str, database: Database,
     embedder = corpora.real_embedder(SHARED)
     async with stage(database, vectors, snapshot, embedder=embedder) as served:
         await served.worker.drain()
-        for label, asked in sets.items():
-            for question in asked:
-                async with served.retrieval._truth.reading(who, snapshot) as reader:
+        async with served.retrieval._truth.reading(who, snapshot) as reader:
+            for label, asked in sets.items():
+                for question in await corpora.answerable(reader, asked):
                     tokens = references_in(question.text, references_max=6)
                     weighed = await served.retrieval._resolver.weigh(
                         reader, question.text, tokens, floor=_EVERYTHING
                     )
                     rows = await reader.threads(tuple(weighed.evidence))
-                evidence = {rows[t].canonical_address: e for t, e in weighed.evidence.items()}
-                found.append(_case(name, label, question, evidence, weighed.threads))
+                    evidence = {rows[t].canonical_address: e for t, e in weighed.evidence.items()}
+                    found.append(_case(name, label, question, evidence, weighed.threads))
     return found
 
 

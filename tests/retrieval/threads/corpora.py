@@ -87,6 +87,15 @@ def off_topic(shared_data: Path, *, every: int) -> list[Question]:
     ]
 
 
+async def answerable(reader: TruthReader, asked: Sequence[Question]) -> list[Question]:
+    """Those whose thread the reader may see: about another, nobody can be right."""
+    return [
+        question
+        for question in asked
+        if not question.thread or await reader.thread_by_reference(question.thread) is not None
+    ]
+
+
 async def offered(
     reader: TruthReader, resolver: Resolver, question: str, thresholds: Thresholds
 ) -> list[str]:
