@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from policies import soundness
 from policies.decision import PolicyDigest
 from policies.errors import InvalidPolicy, ReleaseRefused
 from policies.faults import Faults
@@ -16,7 +17,7 @@ from policies.loader import Parsed, parse_files
 from policies.release.manifest import Manifest
 from policies.review.change import Direction
 from policies.review.diff import reach
-from policies.review.reading import of_parsed
+from policies.review.reading import Reading, of_parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,28 @@ def parsed_of(contents: Mapping[str, bytes], overlaid: frozenset[str] = frozense
     try:
         return parse_files(PolicyFiles(dict(contents), digest_of(contents), overlaid), Faults())
     except InvalidPolicy as error:
-        reason = f"its policy has {len(error.faults)} faults, first: {error.faults[0]}"
-        remedy = "run `gateway policy verify`; a policy that cannot be proven is not served"
-        raise ReleaseRefused("policy_invalid", reason, remedy) from error
+        raise _invalid(error) from error
 
 
 def direction_of(old: Parsed, new: Parsed) -> Direction:
     """Which way a change goes, by our own comparison of both compiled policies.
 
-    Cost: a fraction of a second for a few edited rows.
+    Raises ReleaseRefused (``policy_invalid``) for one that says what no policy may, such as a
+    consent that closes. Cost: a fraction of a second for a few edited rows.
     """
-    return reach(of_parsed(old), of_parsed(new)).direction
+    return reach(_sound(old), _sound(new)).direction
+
+
+def _sound(parsed: Parsed) -> Reading:
+    reading = of_parsed(parsed)
+    try:
+        soundness.check(parsed, reading.snapshot.table)
+    except InvalidPolicy as error:
+        raise _invalid(error) from error
+    return reading
+
+
+def _invalid(error: InvalidPolicy) -> ReleaseRefused:
+    reason = f"its policy has {len(error.faults)} faults, first: {error.faults[0]}"
+    remedy = "run `gateway policy verify`; a policy that cannot be proven is not served"
+    return ReleaseRefused("policy_invalid", reason, remedy)

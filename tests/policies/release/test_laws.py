@@ -198,6 +198,7 @@ def _placed(before: Snapshot, after: Snapshot) -> Iterator[str]:
                     yield f"{issuer.alias} {claim}={value}"
 
 
+@example(edits=[("thin", "rules/units.csv", 0, 7, 1)])  # a consent that closes
 @given(EDITS)
 @examples(25, report_multiple_bugs=False)
 def test_what_one_signer_may_release_opens_nothing(edits: list[Edit]) -> None:

@@ -228,7 +228,7 @@ def test_what_was_stored_before_sources_had_names_is_nobodys(
     earlier = tuple(step for step in steps() if step.number < 40)
     with monkeypatch.context() as before:
         before.setattr("retrieval.schema.migrate.steps", lambda: earlier)
-        before.setattr("retrieval.schema.migrate._make_partitions", lambda connection: None)
+        before.setattr("retrieval.schema.migrate._make_partitions", lambda _: None)
         migrate(empty_database.url, empty_database.secret, snapshot)
     old = World(empty_database, snapshot)
     unit = old.unit(thread=old.thread())
