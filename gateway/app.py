@@ -32,6 +32,7 @@ from gateway.errors import PROBLEM_JSON, Code, Headers, Refusal, problem_body, s
 from gateway.holder import SnapshotHolder
 from gateway.ingress.abort import ABORT
 from gateway.ingress.body import Body, declared_bytes
+from gateway.ingress.door import site_of
 from gateway.ingress.limits import Limits
 from gateway.ingress.opening import OPEN
 from gateway.ingress.provenance import request_id_from, trusted_peer
@@ -42,7 +43,7 @@ from gateway.relay.hop import Hop
 from gateway.relay.stream import WRITE_STALL_S, Truncated, collect, relay_body
 from gateway.relay.upstream import CallerGone, UpstreamError, UpstreamResponse
 from gateway.relay.watch import CallerWatch
-from gateway.stations import Admitted, Granted, Inspected, Relayed
+from gateway.stations import Admitted, Granted, Inspected, Placed, Relayed
 from gateway.streams import sockets
 from gateway.streams.again import decided_anew
 from gateway.streams.answers import watched
@@ -312,10 +313,10 @@ class DataPlane:
         granted = stations.decide(placed, facts.decisions.append)
         visit.decision = "allow"
         if self.admission is not None and visit.place is None:
-            # a visitor without a token shares the allowance of its address
-            caller = placed.subject.subject_id if identified.principal else visit.peer
             visit.place = await self.admission.enter(
-                matched.route.id, caller, declared_bytes=declared_bytes(admitted.headers)
+                matched.route.id,
+                sharer_of(placed, visit.peer),
+                declared_bytes=declared_bytes(admitted.headers),
             )
             body.bytes_max = visit.place.body_bytes
         visit.passed("decide")
@@ -387,6 +388,12 @@ class DataPlane:
             ):
                 break
         raise Refusal(Code.POLICY_CHANGED, "while the upstream answered")
+
+
+def sharer_of(placed: Placed, address: str) -> str:
+    """Whose allowance a request uses up: its subject's; that of the site it comes from, for a
+    visitor without a token, who has as many addresses there as it likes."""
+    return placed.subject.subject_id if placed.identified.principal else site_of(address)
 
 
 def _begun_visit(scope: MutableMapping[str, Any], begun: Begun) -> Visit:

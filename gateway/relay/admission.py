@@ -107,7 +107,7 @@ class Admission:
     async def enter(self, route: str, caller: str, *, declared_bytes: int | None) -> Place:
         """A place on the route, to be left when the answer is written.
 
-        ``caller`` is who an allowance is counted for: a subject, or an address for a visitor
+        ``caller`` is who an allowance is counted for: a subject, or the site of a visitor
         without one.
 
         Raises: Refusal ``body_too_large``, ``rate_limited`` or ``overloaded``.

@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from gateway import stations
-from gateway.app import DataPlane, Visit
+from gateway.app import DataPlane, Visit, sharer_of
 from gateway.errors import PROBLEM_JSON, Code, Headers, Refusal, problem_body, status_of
 from gateway.ingress.body import Body
 from gateway.ingress.provenance import request_id_from, trusted_peer
@@ -159,9 +159,8 @@ class ForwardAuth:
         visit.passed("place")
         granted = stations.decide(placed, facts.decisions.append)
         if self.plane.admission is not None:
-            caller = placed.subject.subject_id if identified.principal else visit.peer
             visit.place = await self.plane.admission.enter(
-                matched.route.id, caller, declared_bytes=None
+                matched.route.id, sharer_of(placed, visit.peer), declared_bytes=None
             )
         visit.passed("decide")
         visit.decision = "allow"

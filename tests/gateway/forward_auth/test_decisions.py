@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gateway.authn import delegation
 from gateway.errors import Code
 from gateway.relay import assertion, headers
+from gateway.relay.admission import Admission, Allowance, RouteLimits
 from gateway.surfaces.forward_auth.dialects import DIALECTS as READ
 from gateway.surfaces.forward_auth.dialects import Misasked, read
 from policies.bindings import TrustedPeer
@@ -253,6 +254,32 @@ def test_record_says_what_was_decided_and_for_whom(deciding: Stage) -> None:
     assert denied.facts.subject is not None
     assert denied.facts.decisions[-1].allowed is False
     assert denied.facts.station == "place"
+
+
+def test_visitors_of_one_site_share_an_allowance(deciding: Stage) -> None:
+    """D6: a customer of a provider has 2**64 addresses of IPv6, and no allowance for each."""
+    plane = deciding.keeper.plane
+    route = next(one for one in deciding.snapshot.routes if one.anonymous)
+    once = RouteLimits(allowance=Allowance(count=1, period_s=600, burst=1))
+
+    async def limit(admission: Admission | None) -> None:
+        plane.admit_by(admission)
+
+    deciding.call(limit(Admission({route.id: once})))
+    try:
+        for address, status in (
+            ("2001:db8::1", 200),
+            ("2001:db8::2", 429),
+            ("2001:db8:0:1::1", 200),
+            ("192.0.2.1", 200),
+            ("192.0.2.2", 200),
+            ("::ffff:192.0.2.2", 429),
+        ):
+            forwarded = f"X-Forwarded-For: {address}"
+            reply = decide(deciding, "traefik", "/portal/customer/home", forwarded)
+            assert reply.status == status, address
+    finally:
+        deciding.call(limit(deciding.admission))
 
 
 def test_policy_that_is_swapped_decides_at_once(deciding: Stage) -> None:
