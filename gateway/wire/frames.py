@@ -67,7 +67,7 @@ class Reader:
     """
 
     __slots__ = ("_control", "_held", "_key_bytes", "_left", "_mark", "_message", "_most", "_need",
-                 "_opcode", "_over", "_parts")  # fmt: skip
+                 "_opcode", "_over", "_whole")  # fmt: skip
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Reader:
         self._held = bytearray()
         self._need = 0
         self._opcode = CONTINUED  # of the message that is unfinished
-        self._parts: list[bytes] = []
+        self._whole = bytearray()  # one buffer: many small pieces would take many times their size
         self._over = False
 
     def stop(self) -> None:
@@ -163,11 +163,10 @@ class Reader:
     def _fragment(self, first: int, payload: bytes) -> None:
         self._opcode = self._opcode or first & 0xF
         self._left -= len(payload)
-        if payload:  # fragments of nothing would be held without end
-            self._parts.append(payload)
+        self._whole += payload
         if first & WHOLE:
-            whole, first = b"".join(self._parts), WHOLE | self._opcode
-            self._parts, self._opcode, self._left = [], CONTINUED, self._most
+            whole, first = bytes(self._whole), WHOLE | self._opcode
+            self._whole, self._opcode, self._left = bytearray(), CONTINUED, self._most
             if first == WHOLE_TEXT:
                 whole.decode()
             self._message((masked if self._key_bytes else unmasked)(first, whole), len(whole))

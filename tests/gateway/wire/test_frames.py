@@ -5,6 +5,7 @@ Provenance: RFC 6455 section 5; attack log rows W1, S12, D3.
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -247,8 +248,23 @@ def test_fragments_of_nothing_are_not_held() -> None:
     raw = b"\x01" + empty + (b"\x00" + empty) * 10_000
     while taken.reader.feed(raw):
         raw = b""
-    assert taken.reader._parts == []
+    assert not taken.reader._whole
     assert not taken.reader._held
+
+
+def test_fragments_take_the_memory_of_their_bytes() -> None:
+    """D3: a message in pieces of two bytes is not held as half a million objects."""
+    taken = Taken(masked=True, most=200_000)
+    raw = b"\x02\x80" + bytes(4) + (b"\x00\x82keysab") * 100_000
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        while taken.reader.feed(raw):
+            raw = b""
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert held < 400_000
 
 
 def test_whole_message_of_a_server_leaves_as_it_came() -> None:
