@@ -59,10 +59,15 @@ class Tour:
 
 
 def normalised(answer: httpx.Response) -> tuple[int, Any, dict[str, str]]:
-    """Status, body and headers of an answer without what belongs to one request alone."""
+    """Status, body and headers of an answer without what belongs to one request alone.
+
+    A pack's id is drawn anew for each delivery: it says nothing of what the pack holds.
+    """
     body = answer.json()
     if isinstance(body, dict):
         body.pop("request_id", None)
+        for pack in body.get("packs", ()):
+            pack.pop("pack_id")
     names = ("x-request-id", "date", "content-length")
     headers = {name: value for name, value in answer.headers.items() if name not in names}
     return answer.status_code, body, headers
