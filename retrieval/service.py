@@ -227,7 +227,14 @@ class Retrieval:
     async def _feedback(self, said: FeedbackRequest, call: _Call) -> Answer:
         row = await consumer.spoken_of(call.reader, said, call.ask.subject)
         about = Delivery(
-            row.pack_id, row.query_id, row.mode, row.query_hmac, row.thread_id, row.delivered_at
+            pack_id=row.pack_id,
+            query_id=row.query_id,
+            audience=row.audience,
+            profile=row.profile,
+            mode=row.mode,
+            query_hmac=row.query_hmac,
+            thread_id=row.thread_id,
+            delivered_at=row.delivered_at,
         )
         await self._ledger.said(call.ask, about, said.kind, said.unit_ids)
         return Answer(status=200, feedback=FeedbackResponse())

@@ -78,6 +78,8 @@ class Delivery:
 
     pack_id: UUID
     query_id: UUID
+    audience: str
+    profile: str
     mode: str
     query_hmac: str | None
     thread_id: UUID | None
@@ -154,8 +156,8 @@ class Ledger:
         """Writes down feedback on a pack that was delivered to this subject.
 
         ``delivery`` must have been read under the caller's own role, and ``unit_ids`` must be
-        units of it: nothing here asks again. The same said twice is one row. Raises
-        StoreUnavailable.
+        units of it: nothing here asks again. The same said twice is one row. It counts for the
+        audience that the pack was made for, whatever the subject is now. Raises StoreUnavailable.
         """
         about: list[UUID | None] = [*dict.fromkeys(unit_ids)] or [None]
         subject = ask.subject.subject_id
@@ -169,6 +171,8 @@ class Ledger:
         values = {
             **self._caller(ask),
             "at": delivery.delivered_at,
+            "audience": delivery.audience,
+            "profile": delivery.profile,
             "kind": kind,
             "query_id": delivery.query_id,
             "asked": "reference" if delivery.query_hmac is None else "auto",

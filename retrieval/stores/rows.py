@@ -139,6 +139,8 @@ class DeliveryRow:
 
     pack_id: UUID
     query_id: UUID
+    audience: str
+    profile: str
     mode: str
     query_hmac: str | None
     thread_id: UUID | None

@@ -214,10 +214,12 @@ def _unit(row: Sequence[Any]) -> UnitRow:
 
 def _delivery(row: Sequence[Any]) -> DeliveryRow:
     *head, unit_ids, addresses, revisions, suspect_ids, gap_ids = row
-    pack_id, query_id, mode, query_hmac, thread_id, delivered_at = head
+    pack_id, query_id, audience, profile, mode, query_hmac, thread_id, delivered_at = head
     return DeliveryRow(
         pack_id=pack_id,
         query_id=query_id,
+        audience=audience,
+        profile=profile,
         mode=mode,
         query_hmac=query_hmac,
         thread_id=thread_id,

@@ -164,7 +164,8 @@ limit %(limit)s
 
 # Row-level security shows a subject its own deliveries; said once more, so that it is not alone.
 DELIVERIES: Final = """
-select d.pack_id, d.query_id, d.mode, d.query_hmac, d.thread_id, d.delivered_at,
+select d.pack_id, d.query_id, d.audience, d.profile, d.mode, d.query_hmac, d.thread_id,
+       d.delivered_at,
        d.unit_ids, d.addresses, d.revisions, d.suspect_ids, d.gap_ids
 from brain.pack_delivery d
 where d.pack_id = any(%(ids)s::uuid[]) and d.subject_id = %(subject)s
@@ -183,7 +184,7 @@ select {_THREAD}
 from brain.thread t
 join gate.unit_class c on c.class_id = t.class_id
 where (t.id = %(id)s::uuid or t.canonical_address = %(address)s) and {_bound("t")}
-order by t.canonical_address = %(address)s desc, t.id
+order by t.id = %(id)s::uuid desc, t.id
 limit 1
 """
 

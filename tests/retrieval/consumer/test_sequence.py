@@ -85,3 +85,16 @@ def test_a_pack_that_sufficed_another_subject_and_a_late_question_note_nothing(
         assert await noted(desk) == set()
 
     run(database, sidecar, snapshot, act, WORLD)
+
+
+def test_anonymous_callers_share_no_sequence(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    """They are many: the next question is somebody else's."""
+
+    async def act(desk: Desk) -> None:
+        await desk.ask(FIRST, "anonymous")
+        await desk.ask(SECOND, "anonymous")
+        assert await noted(desk) == set()
+
+    run(database, sidecar, snapshot, act, WORLD)

@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.decision import Grant, Scope
+from policies.vocabulary import FACETS
 from retrieval.contract import SubjectWire
 from retrieval.errors import PolicyMismatch, StoreUnavailable
 from retrieval.stores.postgres import PostgresTruth
@@ -179,6 +180,24 @@ def test_threads_are_found_by_id_and_address_within_the_scope(common: World) -> 
         return [thread.id if thread is not None else None for thread in threads]
 
     assert read(common, common.subject("customer"), look) == [shown, shown, None, None, None]
+
+
+def test_an_id_is_not_taken_over_by_a_thread_that_has_it_as_its_address(common: World) -> None:
+    """Ids follow from addresses, so that anybody who brings a thread can know them."""
+    low, high = UUID(int=uuid4().int >> 1), UUID(int=uuid4().int | 1 << 127)
+    shown = [common.thread() for _ in range(2)]
+    for ident, wanted in zip((low, high), shown, strict=True):
+        common.run(
+            f"insert into brain.thread (id, canonical_address, title, {', '.join(FACETS)},"
+            " tenant, jurisdiction) values (%s, %s, 'title', %s, %s, %s, %s, %s, %s, '*', '*')",
+            [ident, str(wanted), *OPEN_THREAD],
+        )
+
+    async def look(reader: PostgresReader) -> list[UUID | None]:
+        found = [await reader.thread_by_reference(str(wanted)) for wanted in shown]
+        return [thread.id if thread is not None else None for thread in found]
+
+    assert read(common, common.subject("customer"), look) == shown
 
 
 def test_links_and_edges_need_both_ends(common: World) -> None:

@@ -54,19 +54,20 @@ class Desk:
         ask = self.stage.envelope("retrieve", self.who(name, audience), request=request)
         return await self.stage.retrieval.ask(ask.model_copy(update={"request_id": str(uuid4())}))
 
-    async def say(self, answer: Answer, kind: FeedbackKind, name: str = "ann") -> None:
-        """Feedback on the first pack of an answer that this subject got."""
+    async def say(
+        self, answer: Answer, kind: FeedbackKind, name: str = "ann", audience: str = "customer"
+    ) -> None:
+        """Feedback on the first pack of an answer that this subject got, by what it is now."""
         assert answer.response is not None
         pack_id = answer.response.packs[0].pack_id
         rows = await self.rows(
-            "select pack_id, query_id, mode, query_hmac, thread_id, delivered_at, audience"
+            "select pack_id, query_id, audience, profile, mode, query_hmac, thread_id, delivered_at"
             " from brain.pack_delivery where pack_id = %s and subject_id = %s",
             pack_id,
             name,
         )
-        *row, audience = rows[0]
         ask = self.stage.envelope("retrieve", self.who(name, audience), request={"query": "x"})
-        await self.ledger.said(ask, Delivery(*row), kind)
+        await self.ledger.said(ask, Delivery(*rows[0]), kind)
 
     async def classify(self) -> int:
         """Looks at the questions that have travelled; how many."""

@@ -27,7 +27,7 @@ async def said(
     """Each asks for the thread by name, which is served whatever its health."""
     for name in names:
         answer = await ready.ask("refund limits", name, audience, thread="t:refunds")
-        await ready.say(answer, kind, name)
+        await ready.say(answer, kind, name, audience)
 
 
 def test_three_subjects_change_it_and_two_do_not_however_often_they_speak(
@@ -119,6 +119,40 @@ def test_what_nobody_says_any_more_is_forgotten(
         )
         await tend(ready.own, ready.metric, ready.settings, AGREED)
         assert await ready.rows(HEALTH) == []
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_an_anonymous_voice_keeps_no_verdict_alive(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    async def act(ready: Desk) -> None:
+        await said(ready, "noisy_context", ["ann", "bob", "eve"])
+        await ready.settle()
+        later = ready.settings.window + timedelta(days=1)
+        for shifted in (
+            "update brain.thread_feedback_health set changed_at = changed_at - %s",
+            "update brain.retrieval_metric_event set noted_at = noted_at - %s",
+        ):
+            await ready.stage.sql(shifted, (later,))
+        await said(ready, "noisy_context", ["anonymous"])
+        await tend(ready.own, ready.metric, ready.settings, AGREED)
+        assert await ready.rows(HEALTH) == []
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_feedback_counts_for_the_audience_that_the_pack_was_made_for(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    """What somebody saw in another role says nothing of what this audience is shown."""
+
+    async def act(ready: Desk) -> None:
+        for name in ("ann", "bob", "eve"):
+            answer = await ready.ask("refund limits", name, "employee", thread="t:refunds")
+            await ready.say(answer, "noisy_context", name, "customer")
+        await ready.settle()
+        assert await ready.rows(HEALTH) == [("employee", "noisy_retrieval", 3)]
 
     run(database, sidecar, snapshot, act, SEEN)
 
