@@ -176,15 +176,21 @@ def _subject(snapshot: Snapshot, given: str | None, issuer: str | None, sub: str
 
 
 def _object(connection: Connection, table: str, reference: str) -> UUID:
-    """The id behind an id or an address. Operators may know what exists."""
-    row = connection.execute(
+    """The id behind an id or an address. Operators may know what exists.
+
+    An address may read like the id of something else: then which one is meant is not guessed.
+    """
+    rows = connection.execute(
         f"select id from {table} where (id::text = %(ref)s or canonical_address = %(ref)s)"
         " and deleted_at is null".encode(),
         {"ref": reference},
-    ).fetchone()
-    if row is None:
-        what = table.removeprefix("brain.")
+    ).fetchall()
+    what = table.removeprefix("brain.")
+    if len(rows) > 1:
+        reason = f"`{reference[:120]}` is the id of one {what} and the address of another"
+        raise Failure(Exit.REFUSED, f"ambiguous_{what}", reason, "name it by the other of its two")
+    if not rows:
         reason = f"there is no {what} `{reference[:120]}`"
         raise Failure(Exit.REFUSED, f"unknown_{what}", reason, "name its id or address")
-    found: UUID = row[0]
+    found: UUID = rows[0][0]
     return found

@@ -81,12 +81,15 @@ def ask(
     words = _words(word)
     settings, until = settings_of(config), _lasting(lasting)
     with station(settings, "gw_ingest") as registry:
-        row = registry.execute(_UNIT, {"ref": unit}).fetchone()
-    if row is None:
+        rows = registry.execute(_UNIT, {"ref": unit}).fetchall()
+    if len(rows) > 1:  # an address may read like an id
+        double = f"`{unit[:120]}` is the id of one unit and the address of another"
+        raise Failure(Exit.REFUSED, "ambiguous_unit", double, "name it by the other of its two")
+    if not rows:
         missing = f"there is no unit `{unit[:120]}`"
         raise Failure(Exit.REFUSED, "unknown_unit", missing, "name its id or address")
     with station(settings, _ROLE) as connection:
-        ident = _call(connection, _ASK, [row[0], words, author, reason, until])
+        ident = _call(connection, _ASK, [rows[0][0], words, author, reason, until])
         found = _one(connection, ident)
     opens = ", ".join(found["gains_now"]) or "nobody, under this policy"
     print(f"asked {ident}: {line(found['address'])} would open to {opens}")

@@ -11,7 +11,9 @@ import pytest
 
 from gateway.cli.app import run as command
 from retrieval.embedded import Embedded
+from retrieval.ingest.identity import unit_id
 from tests.gateway.cli.made import environment
+from tests.gateway.cli.test_consent import GRANT
 from tests.gateway.cli.test_labels import RECORD
 from tests.services import Database
 
@@ -69,6 +71,23 @@ def test_an_override_is_asked_for_approved_shown_and_revoked(ask: Ask) -> None:
     assert ask("overrides", "revoke", one["id"], *RISK)[0] == 0
     assert [(o["state"], o["in_effect"]) for o in listed(ask)] == [("revoked", False)]
     assert ask("overrides", "list")[1] == "no overrides\n"
+
+
+def test_an_address_that_reads_like_the_id_of_another_unit_is_not_guessed_at(
+    ask: Ask, tmp_path: Path
+) -> None:
+    """Whoever brings units can know ids, and name one so that the wrong one is opened."""
+    ident = str(unit_id("handbook/leave"))
+    source = tmp_path / "more.jsonl"
+    source.write_text(json.dumps({**RECORD, "address": ident}) + "\n")
+    assert ask("ingest", str(source), "--mapping", "native")[0] == 0
+    code, out, err = ask("overrides", "ask", ident, *ASK[2:])
+    assert (code, out) == (1, "")
+    assert err.startswith("gateway: error: ambiguous_unit: ")
+    code, out, err = ask("consent", *GRANT[1:-1], ident)
+    assert (code, out) == (1, "")
+    assert err.startswith("gateway: error: ambiguous_unit: ")
+    assert ask("overrides", *ASK)[0] == 0
 
 
 def test_nobody_approves_what_they_asked_for_or_without_the_right_role(ask: Ask) -> None:
