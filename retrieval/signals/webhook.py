@@ -19,7 +19,6 @@ import json
 import logging
 import time
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx
 from psycopg import AsyncConnection
@@ -118,9 +117,11 @@ def key_of(secret: SecretStr) -> bytes:
 
 def checked_address(url: str) -> str:
     """The address, if it is https or on this machine. Raises ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
-        return url
-    if parts.scheme == "http" and parts.hostname in _LOOPBACK:
+    try:
+        parts = httpx.URL(url)
+        host = parts.host  # decoded, as every request will do
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise ValueError("is no https:// address") from error
+    if host and (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)):
         return url
     raise ValueError("is neither https:// nor on this machine")

@@ -196,8 +196,12 @@ def test_a_weak_or_foreign_secret_is_refused(secret: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://example.org/hook", "ftp://127.0.0.1/", "https://", "hook", "http:///x"]
-)
+    "url",
+    [
+        "http://example.org/hook", "ftp://127.0.0.1/", "https://", "hook", "http:///x",
+        "https://example.org/\x01", "https://xn--/", "https://[::1/",
+    ],
+)  # fmt: skip
 def test_an_address_that_others_could_read_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="https"):
         checked_address(url)
