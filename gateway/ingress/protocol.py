@@ -10,6 +10,8 @@ Laws
       are taken, or when none was for ``STALL_S``. One whose answer is complete before the body
       of its request is closed. A caller that still sends can read its refusal before that.
     * An answer to a bad pipelined request is never written into an answer under way.
+    * Whoever sends requests ahead of their answers has a few of them parsed; the others wait as
+      bytes, within bounds.
 
 Source: attack log section 4 and rows A5, A14, A16, B2, B13, D1-D4, S1-S14.
 """
@@ -47,6 +49,11 @@ _NEVER: Final = float("inf")
 STALL_S: Final = 30.0
 """How long a closed connection may take none of its last bytes."""
 _FEED_BYTES: Final = 4096
+_AHEAD_BYTES_MAX: Final = 1024 * 1024
+"""What may wait unparsed behind requests that are under way; more ends the connection."""
+PIPELINED_MAX: Final = 16
+"""How many requests are parsed ahead of the one under way, and those of one piece more: a read
+brings ten thousand, which would take a hundred times their size and everybody's time."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -69,6 +76,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._beside: dict[str, Any] = {}
         self._way: Way | None = None
         self._verdict: Code | None = None
+        self._later = b""
         self._closed = False
         self._open: list[RequestResponseCycle] = []
         self._deadline: asyncio.TimerHandle | None = None
@@ -106,6 +114,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.door.leave(self._peer)
         # uvicorn tells only the newest request; the one under way may be an earlier one
         self.pipeline.clear()
+        self._later = b""
         for cycle in self._open:
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -169,6 +178,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._linger()
         elif self.transport.is_closing():
             self._closing()
+        elif self.pipeline:
+            self.flow.pause_reading()  # a read for each answer would pile up
+        elif self._later:
+            later, self._later = self._later, b""
+            self.data_received(later)
 
     def _end(self) -> None:
         """Close after an answer, at once when nothing more of the caller's is on its way."""
@@ -207,12 +221,21 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        if self._way is None or not self._way.takes(data):
+        if self._later:
+            self._later += data
+            self.flow.pause_reading()
+            if len(self._later) > _AHEAD_BYTES_MAX:  # a request that minds its caller reads on
+                self._refuse(Code.BAD_REQUEST)
+        elif self._way is None or not self._way.takes(data):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
         view = memoryview(data)
         while view and not self._closed and not self.transport.is_closing():
+            if len(self.pipeline) >= PIPELINED_MAX:
+                self._later = bytes(view)
+                self.flow.pause_reading()
+                return
             if self._in_headers:
                 self._arm()
                 piece, view = view[:_FEED_BYTES], view[_FEED_BYTES:]

@@ -5,10 +5,13 @@ Provenance: attack log sections 3.3 (S1-S16), 3.2 (B2, B13), 3.8 (D1, D4), 3.6 (
 
 from __future__ import annotations
 
+import gc
 import socket
+import threading
 
 import pytest
 
+from gateway.ingress.protocol import PIPELINED_MAX, GuardedProtocol
 from tests.gateway.stage import Stage, parse
 
 LINE = b"POST /portal/customer/x HTTP/1.1\r\n"
@@ -234,6 +237,30 @@ def test_pipelined_requests_are_answered_in_order(stage: Stage) -> None:
     good = request(stage, b"", b"", b"GET /portal/customer/x HTTP/1.1\r\n")
     other = request(stage, b"Connection: close\r\n", b"", b"GET /portal/employee/x HTTP/1.1\r\n")
     assert [reply.status for reply in parse(stage.raw(good + other))] == [200, 403]
+
+
+def test_requests_far_ahead_of_their_answers_wait_as_bytes(stage: Stage) -> None:
+    """D3: ten thousand of them in a read are neither parsed at once nor lost."""
+    count, length = 3_000, 0
+    line = b"GET /portal/customer/x HTTP/1.1\r\nHost: a\r\n\r\n"
+    seen: list[int] = []
+
+    async def longest() -> int:
+        protocols = [one for one in gc.get_objects() if isinstance(one, GuardedProtocol)]
+        return max(len(one.pipeline) for one in protocols)
+
+    with socket.create_connection(("127.0.0.1", stage.port), 20) as sock:
+        sender = threading.Thread(target=sock.sendall, args=(line * count,))
+        sender.start()
+        while length < count:
+            piece = sock.recv(65536)
+            assert piece
+            length += piece.count(b"\r\nx-request-id: ")
+            if len(seen) < 20:
+                seen.append(stage.call(longest()))
+        sender.join()
+    assert max(seen) <= PIPELINED_MAX + 4096 // len(line) + 1
+    assert len(stage.upstream.requests) == count
 
 
 def test_a_pipelining_caller_that_leaves_ends_what_is_under_way(stage: Stage) -> None:
