@@ -34,6 +34,7 @@ from psycopg import errors, sql
 
 from retrieval.ingest import statements
 from retrieval.ingest.errors import IngestRefused
+from retrieval.ingest.fields import BODY_MAX
 from retrieval.ingest.identity import thread_id, unit_id
 from retrieval.ingest.report import Outcome, Report, Sort, printable
 from retrieval.ingest.sources import Raw
@@ -41,13 +42,14 @@ from retrieval.ingest.sources import Raw
 SCHEMA: Final = "gateway_export"
 OVERLAP: Final = 1_000
 """How far below the mark is read again: rows of transactions that ended out of order."""
-_PAGE: Final = 500
+_PAGE: Final = 100
 _OPTIONS: Final = "-c default_transaction_read_only=on -c statement_timeout=600000"
 _COLUMNS: Final[Mapping[str, str]] = {
     "thread": "address::text, title::text, aliases::text[], description::text, purpose::text,"
     " status::text, to_jsonb(words) as words",
-    "unit": "address::text, title::text, body::text, language::text, active_at::timestamptz,"
-    " thread::text, role::text, to_jsonb(words) as words",
+    # one character more than is stored: a longer text is refused without having come over whole
+    "unit": f"address::text, title::text, left(body::text, {BODY_MAX + 1}) as body,"
+    " language::text, active_at::timestamptz, thread::text, role::text, to_jsonb(words) as words",
     "term": "term::text, version::integer, aliases::text[], units::text[], threads::text[],"
     " to_jsonb(words) as words",
     "edge": "sort::text, source::text, relation::text, target::text, confidence::float8,"
@@ -155,7 +157,9 @@ def knowledge_base(
     ``source_unreachable`` or ``source_unfit``.
     """
     try:
-        connection = psycopg.connect(dsn, connect_timeout=10, options=_OPTIONS)
+        connection = psycopg.connect(  # whatever the base or its login has set
+            dsn, connect_timeout=10, client_encoding="utf8", options=_OPTIONS
+        )
     except psycopg.Error as error:
         raise IngestRefused(
             "source_unreachable",

@@ -19,6 +19,7 @@ from policies.loader import parse_mapping
 from retrieval.ingest import IngestRefused, Outcome, Report, Sort, run
 from retrieval.ingest.database import knowledge_base
 from retrieval.ingest.engine import marks_of
+from retrieval.ingest.fields import BODY_MAX
 from retrieval.ingest.identity import unit_id
 from retrieval.ingest.ownership import FOREIGN
 from retrieval.stores.activation import activate
@@ -326,6 +327,26 @@ def test_words_that_are_no_words_refuse_their_record_alone(base: Base, words: st
     report = base.run()
     assert {r.place for r in report.reasons} >= {"unit:kb/odd"}
     assert base.live() == {"kb/how", "kb/count"}
+
+
+def test_a_base_that_names_no_encoding_is_read_as_text(base: Base) -> None:
+    """Its own setting would make bytes of every address."""
+    name = psycopg.conninfo.conninfo_to_dict(base.other.url)["dbname"]
+    base.change(f"alter database {name} set client_encoding = 'sql_ascii'")
+    base.run()
+    assert base.live() == {"kb/how", "kb/count", "kb/odd"}
+
+
+def test_a_text_without_end_is_refused_and_does_not_travel(base: Base) -> None:
+    """A row may hold a gigabyte; what comes over is one character more than can be stored."""
+    base.change("update articles set body = repeat('x', 3000000) where slug = 'how'")
+    marks = partial(marks_of, base.bench.dsn, "kb")
+    with knowledge_base(base.other.url, marks=marks) as source:
+        longest = max(len(raw.fields.get("body", "")) for raw in source)
+    assert longest == BODY_MAX + 1
+    report = base.run()
+    assert "longer than" in {r.place: r.reason for r in report.reasons}["unit:kb/how"]
+    assert base.live() == {"kb/count", "kb/odd"}
 
 
 def test_the_knowledge_base_is_never_written(base: Base) -> None:
