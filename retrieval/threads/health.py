@@ -3,8 +3,9 @@
 Each part (thread, class, compartment) keeps its own verdict under ``health``:
 ``{"status": "stale", "checked_at": "2026-05-15T09:00:00+00:00"}``. A thread's verdict is the
 worst over the permitted parts, so that no hidden unit's state shows, and its time the latest
-check among them. Only ``stale`` and ``too_narrow`` hold for a thread when they hold for every
-checked part: it is as fresh as its freshest part, and as broad as all of them together. A part
+check among them. Two verdicts are of a part alone: a thread is as fresh as its freshest part, so
+``stale`` must hold for every checked one, and as broad as all of them together, so ``too_narrow``
+holds only where one part is all that was checked: each further one brings a unit. A part
 without a verdict says nothing; a verdict that cannot be read counts as ``unknown``, which is
 worse than ``healthy``: what is not understood is not called sound.
 
@@ -13,7 +14,7 @@ This module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -58,8 +59,15 @@ def combine(parts: Iterable[Mapping[str, object]]) -> Verdict:
             times.append(checked)
     if not statuses:
         return Verdict(Status.UNKNOWN, None)
-    telling = [status for status in statuses if status not in _WHOLE] or statuses
+    telling = [status for status in statuses if status not in _WHOLE] or [_alone(statuses)]
     return Verdict(max(telling, key=_SEVERITY.__getitem__), max(times, default=None))
+
+
+def _alone(statuses: Collection[Status]) -> Status:
+    """The verdict over parts of which each is stale or, though fresh, too narrow by itself."""
+    if set(statuses) == {Status.STALE}:
+        return Status.STALE
+    return Status.TOO_NARROW if len(statuses) == 1 else Status.HEALTHY
 
 
 def with_feedback(verdict: Verdict, feedback: FeedbackRow | None) -> Verdict:
