@@ -149,7 +149,7 @@ def at_once(desk: Desk, expected: int) -> list[str]:
     def go(number: int) -> None:
         ready.wait(20)
         try:
-            desk.edit(new(f"T{number}"), expected=expected)
+            desk.edit(new(f"T{expected}.{number}"), expected=expected)
             outcomes.append("made")
         except OwnersRefused as refused:
             outcomes.append(refused.why)
