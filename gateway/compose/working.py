@@ -158,12 +158,14 @@ async def _started(supervisor: Supervisor) -> None:
 
 
 def _stop_at_signals(over: asyncio.Event, supervisor: Supervisor) -> None:
-    """The first signal begins the end; a second one skips the waits of every worker."""
+    """The first signal begins the end, whatever is being waited for: the signals' worker takes
+    seconds to start. A second one skips the waits of every worker."""
 
     def handle() -> None:
         if over.is_set():
             supervisor.send(signal.SIGTERM)
         over.set()
+        supervisor.drain()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

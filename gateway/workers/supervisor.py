@@ -106,10 +106,15 @@ class Supervisor:
             if one.channel is not None:
                 one.channel.write(framed(order))
 
+    def drain(self) -> None:
+        """Ask every worker to drain, once: a second signal would tell it to hurry."""
+        if not self._over.is_set():
+            self._over.set()
+            self.send(signal.SIGTERM)
+
     async def stop(self, *, deadline_s: float) -> None:
         """Ask every worker to drain, and return when all have ended; kill after the deadline."""
-        self._over.set()
-        self.send(signal.SIGTERM)
+        self.drain()
         tasks = [task for task in self._tasks if not task.done()]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=deadline_s)
