@@ -104,6 +104,7 @@ create table brain.thread_feedback_health (
 -- as many say otherwise, until nobody has said anything for the window, or until an owner closes
 -- the thread's item of the health report as done (0132): from then on it has another hearing. Not
 -- until the thread changes: a change of something hidden must show nowhere.
+-- Callers without a name share one hash, and are nobody: what they say keeps no verdict alive.
 create function brain.judge_threads(enough integer, window_span interval, pause interval)
 returns integer
 language plpgsql
@@ -153,6 +154,7 @@ begin
       and not exists (select from brain.retrieval_metric_event e
                       where e.thread_id = h.thread_id and e.audience = h.audience
                         and e.kind in ('noisy_context', 'wrong_thread', 'sufficient')
+                        and e.consumer <> repeat('0', 64)
                         and e.noted_at > now() - window_span);
     return changed;
 end $$;

@@ -6,6 +6,8 @@
 --   same question asked again is no search beside the pack.
 --   A pass can be repeated: one row per pack, whatever was found before.
 --   It is drawn from hashes after the answers have left, and changes none.
+--   Callers without a name share one hash, and are nobody: what one of them asks is no search after
+--   another one's pack.
 
 create index retrieval_metric_event_consumer on brain.retrieval_metric_event (consumer, at)
     where kind = 'pack';
@@ -18,7 +20,7 @@ as $$
     with search as (
         select q.consumer, q.at, q.asked, q.query_hmac
         from brain.retrieval_answered q
-        where q.kind = 'query' and q.noted_at > now() - since
+        where q.kind = 'query' and q.noted_at > now() - since and q.consumer <> repeat('0', 64)
     ), noted as (
         insert into brain.retrieval_metric_event (id, at, kind, query_id, request_id, consumer,
             audience, profile, policy_digest, asked, mode, query_hmac, pack_id, thread_id)

@@ -60,7 +60,7 @@ class Exhaustive:
         self, searches: Sequence[Search], scope: Scope, *, exclude: Collection[UUID] = ()
     ) -> list[list[Candidate]]:
         if exclude:
-            raise NotImplementedError("nothing is excluded here")
+            raise ValueError("this index holds the truth of a run, and excludes nothing")
         permitted = np.isin(self._classes, np.array(scope.grant.plain))
         return [self._best(self._scores(one), permitted, one.limit) for one in searches]
 
