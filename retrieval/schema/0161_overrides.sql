@@ -256,7 +256,8 @@ end $$;
 create policy override_lasts on brain.unit as restrictive for select to gw_reader, gw_guard
     using (override_until is null or override_until > now());
 
--- Gives back their own class to units whose override has run out; how many those were.
+-- Gives back their own class to units whose override has run out; how many those were. Asked every
+-- second by every gateway: when none has run out, nothing is written and no trigger runs.
 create function gate.end_overrides() returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -266,9 +267,14 @@ declare
         select u.id from brain.unit u where u.override_until <= now()
         order by u.id for no key update skip locked);
 begin
-    update brain.unit set class_id = class_id where id = any (lapsed);
-    update gate.label_override set state = 'ended', ended_at = now()
-    where state = 'pending' and expires_at <= now();
+    if cardinality(lapsed) > 0 then
+        update brain.unit set class_id = class_id where id = any (lapsed);
+    end if;
+    if exists (select from gate.label_override o
+               where o.state = 'pending' and o.expires_at <= now()) then
+        update gate.label_override set state = 'ended', ended_at = now()
+        where state = 'pending' and expires_at <= now();
+    end if;
     return cardinality(lapsed);
 end $$;
 
