@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -27,10 +26,9 @@ from policies.mapping import IngestMapping
 from retrieval.ingest import Report
 from retrieval.ingest.identity import unit_id
 from tests.gateway.tokens import Issuers
+from tests.system.steady import steady
 
 AUDIENCES = ("customer", "partner", "employee", "agent")
-RANDOM = re.compile(rb'"(pack_id|next_cursor|delivered_at)":"[^"]*"')
-"""Ids and times of one answer; whether a cursor is there at all is not among them."""
 WORKER_LOCK = 0x67_77_5F_69_6E_64_65_78
 PUBLIC = {
     "visibility": "public",
@@ -86,8 +84,12 @@ class Reply:
         kept = tuple(
             sorted((k, v) for k, v in self.headers.items() if k not in {"x-request-id", "date"})
         )
-        body = RANDOM.sub(rb'"\1":"-"', self.body.replace(self.request_id.encode(), b"-"))
-        return self.status, body, kept
+        return self.status, self.steady, kept
+
+    @property
+    def steady(self) -> bytes:
+        """The body, less ids and times that each answer draws anew."""
+        return steady(self.body, self.request_id)
 
     @property
     def json(self) -> Any:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tests.system.steady import steady
+
 WAIT_SECONDS = 60.0
 
 
@@ -60,8 +62,7 @@ def read(answer: http.client.HTTPResponse) -> Seen:
         return Seen(answer.status, "", b"", whole=False)
     finally:
         answer.close()
-    told = answer.headers.get("x-request-id", "")
-    body = body.replace(told.encode() or b"\0", b"-")
+    body = steady(body, answer.headers.get("x-request-id", ""))
     refused = answer.headers.get("content-type", "") == "application/problem+json"
     return Seen(answer.status, str(json.loads(body)["code"]) if refused else "", body, whole=True)
 
