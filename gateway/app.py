@@ -214,6 +214,8 @@ class DataPlane:
             visit.status = visit.status or 499
         except Truncated:
             await writer.abort()
+        except asyncio.CancelledError:  # the process ends and has waited for long enough
+            await writer.refuse(Refusal(Code.OVERLOADED, "the process ends"))
         except Exception as error:  # noqa: BLE001 - mapped to a refusal, never to an answer
             # where, not what: the text of an exception may quote a request or a unit
             frames = "".join(traceback.format_tb(error.__traceback__))

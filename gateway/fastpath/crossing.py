@@ -23,7 +23,6 @@ from gateway.telemetry.trace import TraceContext
 _JUDGED: Final = ("match", "identify", "place", "decide")
 _BODILESS: Final = frozenset({204, 304})
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
-_CLOSE: Final = b"connection: close\r\n"
 _LENGTH: Final = b"content-length: "
 
 
@@ -86,7 +85,7 @@ class Crossing:
         self._record(499, 0, code="caller_gone", left_at="decide")
 
     def look(self) -> None:
-        """It took too long: whoever can wait takes over."""
+        """It takes too long, or the process ends: whoever can wait takes over."""
         self._hand_over()
 
     def _told(self) -> None:
@@ -129,17 +128,14 @@ class Crossing:
             passed = _passed(exchange)
             if reading is not None:
                 reading.passed = passed
-        framing = _CLOSE if way.closes else b""
         chunked = not passed.startswith(_LENGTH) and b"\n" + _LENGTH not in passed
-        if chunked:
-            framing += _CHUNKED
         head = b"%b%b%bx-request-id: %b\r\n%b%b\r\n" % (
             STATUS_LINE[exchange.status],
             way.default_lines,
             passed,
             self._request_id.encode("ascii"),
             self._course.digest_line,
-            framing,
+            _CHUNKED if chunked else b"",
         )
         return head, chunked
 

@@ -289,16 +289,12 @@ class GuardedProtocol(HttpToolsProtocol):
         """A request is under way beside the application."""
         self._due = _NEVER
 
-    def answered(self, head: bytes, body: bytes, *, last: bool) -> None:
+    def answered(self, head: bytes, body: bytes) -> None:
         """Write the whole answer to it."""
         if not self.transport.is_closing():
             write_whole(self.transport, head, body)
         self.server_state.total_requests += 1
-        if last:
-            self.transport.close()
-            self._closing()
-        else:
-            self._rest()
+        self._rest()
 
     def parsed(self, data: bytes, extensions: dict[str, Any]) -> bool:
         """Give bytes to the application, the first request with these extensions; whether they
@@ -309,8 +305,9 @@ class GuardedProtocol(HttpToolsProtocol):
         return not left and self._between and self._messages == before + 1
 
     def shutdown(self) -> None:
-        if self._way is None or not self._way.ends():
-            super().shutdown()
+        if self._way is not None:
+            self._way.ends()
+        super().shutdown()
 
     # --- parser callbacks -----------------------------------------------------------------
 

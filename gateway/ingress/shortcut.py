@@ -32,6 +32,9 @@ class Passing(Protocol):
     def gone(self) -> None:
         """Its caller left."""
 
+    def look(self) -> None:
+        """Whoever can wait for it should take over."""
+
 
 class Begun(Protocol):
     """What a lane hands to the application together with a request."""
@@ -62,7 +65,6 @@ class Way:
     __slots__ = (
         "_begun",
         "_early",
-        "_last",
         "_protocol",
         "lane",
         "lesson",
@@ -81,7 +83,6 @@ class Way:
         """The block that was named last, and its name: most callers send one again and again."""
         self._protocol = protocol
         self._early = b""
-        self._last = False
 
     # --- for the connection ---------------------------------------------------------------
 
@@ -103,10 +104,11 @@ class Way:
             lesson.void()
         return True
 
-    def ends(self) -> bool:
-        """Whether the connection must wait with its end: an answer is under way, its last."""
-        self._last = self.passing is not None
-        return self._last
+    def ends(self) -> None:
+        """The process ends: what is under way goes on as the application's, whose end it waits
+        for and cuts in time."""
+        if self.passing is not None:
+            self.passing.look()
 
     def lost(self) -> None:
         """The caller left."""
@@ -127,11 +129,6 @@ class Way:
         return len(protocol.connections) > protocol.limits.connections
 
     @property
-    def closes(self) -> bool:
-        """Whether the next answer is the last one of this connection."""
-        return self._last
-
-    @property
     def default_lines(self) -> bytes:
         """What the server adds in front of every answer."""
         return _DEFAULT.of(self._protocol.server_state.default_headers)
@@ -144,7 +141,7 @@ class Way:
     def answer(self, head: bytes, body: bytes) -> None:
         """Write the answer to what is under way, whole."""
         self.passing = None
-        self._protocol.answered(head, body, last=self._last)
+        self._protocol.answered(head, body)
         if self._early:
             early, self._early = self._early, b""
             self._protocol.flow.resume_reading()
@@ -155,8 +152,6 @@ class Way:
         protocol = self._protocol
         self.passing = None
         taken = protocol.parsed(data, {BEGUN: begun})
-        if self._last:
-            protocol.shutdown()
         if self._early:
             early, self._early = self._early, b""
             protocol.flow.resume_reading()

@@ -33,7 +33,6 @@ from gateway.surfaces.forward_auth.plane import SURFACE, address_of, method_of, 
 from gateway.telemetry.fields import RequestRecord, StationTime
 
 _PRIVATE: Final = lines_of(PRIVATE)
-_CLOSE: Final = b"connection: close\r\n"
 _JUDGED: Final = ("match", "identify", "place", "decide")
 _OVERHEAD_BYTES: Final = 4_096
 _CUT: Final = MARK + b"target"
@@ -150,13 +149,12 @@ class DecisionLane:
             identity = decided.identity.lines(request_id, trace.traceparent(), now)
         except (GatewayError, ValueError):  # a key that cannot sign: the ordinary way tells
             return False
-        answer = b"%b%b%b%b%b%b\r\n" % (
+        answer = b"%b%b%b%b%b\r\n" % (
             STATUS_LINE[200],
             way.default_lines,
             _PRIVATE,
             identity,
             decided.digest_line,
-            _CLOSE if way.closes else b"",
         )
         way.answer(answer, b"")
         sink.record(
