@@ -34,7 +34,12 @@ class Reached:
 
     @property
     def target(self) -> Target:
-        return Target(self.fleet.addresses[0].authority, self.fleet.transport, self.fleet.socket)
+        return Target(
+            self.fleet.addresses[0].authority,
+            self.fleet.transport,
+            self.fleet.socket,
+            shares_assertion=self.settings.assertion == "shared",
+        )
 
 
 class Upstreams:

@@ -65,6 +65,8 @@ class Target:
     transport: Callable[[], UpstreamTransport]
     socket: Callable[[Opening, SocketLimits], Awaitable[UpstreamSocket]] | None = None
     """How a WebSocket to it is opened; None: never."""
+    shares_assertion: bool = False
+    """Whether it is told of no single request in what is signed."""
 
 
 class Hop:
@@ -182,9 +184,10 @@ class Hop:
     def identity(self, passage: Passage, now: float) -> list[tuple[bytes, bytes]]:
         """What an upstream is told of a caller: every header on every request, maybe empty."""
         request_id = passage.request_id
+        told_id = "" if self.shares(passage.upstream.name) else request_id
         return [
             *_caller(passage.subject),
-            (assertion.HEADER, self.signed(self.wording(passage), request_id, now)),
+            (assertion.HEADER, self.signed(self.wording(passage), told_id, now)),
             (delegation.HEADER, self.delegated(passage, now)),
             (b"x-request-id", request_id.encode("ascii")),
             (b"traceparent", passage.traceparent),
@@ -203,6 +206,15 @@ class Hop:
             passage.method,
             passage.raw_path.decode("ascii"),
         )
+
+    def shares(self, upstream: str) -> bool:
+        """Whether requests to an upstream share an assertion; not without its settings."""
+        target = self._targets.get(upstream)
+        return target is not None and target.shares_assertion
+
+    def shared(self, passage: Passage) -> assertion.Shared:
+        """The assertion that requests like this one share."""
+        return assertion.Shared(self._keys, self.wording(passage))
 
     def signed(self, said: assertion.Wording, request_id: str, now: float) -> bytes:
         """The assertion of one request."""
@@ -224,12 +236,13 @@ class Identity:
     `Hop.identity`, rendered once around the four values that are each request's own.
     """
 
-    __slots__ = ("_before", "_hop", "_said", "passage", "size")
+    __slots__ = ("_before", "_hop", "_said", "_shared", "passage", "size")
 
     def __init__(self, hop: Hop, passage: Passage) -> None:
         self.passage = passage
         self._hop = hop
         self._said = hop.wording(passage)
+        self._shared = hop.shared(passage)
         lines = [b"%b: %b\r\n" % header for header in _caller(passage.subject)]
         self._before = b"".join(lines) + assertion.HEADER + b": "
         self.size = len(self._before)
@@ -237,9 +250,10 @@ class Identity:
     def lines(self, request_id: str, traceparent: bytes, now: float) -> bytes:
         """The header lines of one request."""
         hop, passage = self._hop, self.passage
+        shares = hop.shares(passage.upstream.name)
         return _IDENTITY % (
             self._before,
-            hop.signed(self._said, request_id, now),
+            self._shared.text(now) if shares else hop.signed(self._said, request_id, now),
             hop.delegated(passage, now),
             request_id.encode("ascii"),
             traceparent,
