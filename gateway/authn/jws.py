@@ -15,7 +15,7 @@ import binascii
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from joserfc import jws
 from joserfc.errors import JoseError
@@ -42,6 +42,13 @@ _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 
 
+_VERIFIERS: Final = {
+    name: model for name, model in jws.JWSRegistry.algorithms.items() if name in ASYMMETRIC
+}
+"""joserfc's algorithms alone: its registry reads the text a second time, which takes as long as
+an ES256 signature."""
+
+
 class BadToken(GatewayError):
     """The token cannot be believed. The text is for operators and names no content."""
 
@@ -55,18 +62,6 @@ class Unverified:
     kid: str | None
     typ: str
     payload: bytes
-
-
-class _Registry(jws.JWSRegistry):
-    """joserfc's registry with our header bound, and without a warning per EdDSA token."""
-
-    max_header_length = HEADER_BYTES_MAX
-    max_payload_length = TOKEN_BYTES_MAX
-
-    def get_alg(self, name: str) -> Any:
-        if name not in (self.allowed or ()) or name not in ASYMMETRIC:
-            raise BadToken("algorithm not allowed")
-        return self.algorithms[name]
 
 
 def decode_base64url(part: bytes) -> bytes:
@@ -136,15 +131,19 @@ def fits(key: PublicKey, algorithm: str) -> bool:
 def verify(token: Unverified, key: PublicKey) -> None:
     """Return when the signature is the key's.
 
-    Raises: BadToken. Cost: 25 us (RS256) to 110 us (EdDSA).
+    Raises: BadToken. Cost: 25 us (RS256), 85 us (ES256) to 110 us (EdDSA).
     """
-    if not fits(key, token.algorithm):
+    if token.algorithm not in _VERIFIERS or not fits(key, token.algorithm):
         raise BadToken("the key does not fit the algorithm")
-    registry = _Registry(algorithms=[token.algorithm], strict_check_header=False)
+    signed, _, signature = token.text.rpartition(b".")
     try:
-        jws.deserialize_compact(token.text, key, registry=registry)
+        verifier = _VERIFIERS[token.algorithm]
+        verifier.check_key(key)
+        good = verifier.verify(signed, decode_base64url(signature), key)
     except (JoseError, ValueError) as error:
         raise BadToken("signature") from error
+    if not good:
+        raise BadToken("signature")
 
 
 def claims_of(token: Unverified) -> dict[str, Json]:
