@@ -166,8 +166,8 @@ def test_every_forgery_has_its_fault() -> None:
     for changes in ({"alg": "none"}, {"alg": "HS256"}, {"alg": "RS256"}, {"jwk": {}}, {"crit": []}):
         assert fault(signed({**head, **changes}, claims(), key.key)) is Fault.MALFORMED
     for wrong, wanted in (
-        (claims(exp=now + 61), Fault.TOO_LONG),
-        (claims(exp=now), Fault.TOO_LONG),
+        (claims(iat=now, exp=now + 61), Fault.TOO_LONG),
+        (claims(iat=now, exp=now), Fault.TOO_LONG),
         (claims(iat=now - 100, exp=now - 40), Fault.EXPIRED),
         (claims(iat=now + 60, exp=now + 90), Fault.NOT_YET),
         (claims(exp=...), Fault.BAD_CLAIMS),
