@@ -38,14 +38,21 @@ def run(out: Console, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch, contextlib.ExitStack() as stack:
         folder = Path(scratch)
         behind = stack.enter_context(upstream(folder, {proxy.SMALL: b"x" * 1024}))
-        gateway = stack.enter_context(proxy.gateway(folder, behind, issuers, trusted=PEERS))
+        sharing = stack.enter_context(
+            proxy.gateway(folder, behind, issuers, trusted=PEERS, upstream=proxy.SHARED)
+        )
+        signing = stack.enter_context(
+            proxy.gateway(folder / "each", behind, issuers, trusted=PEERS, name=proxy.EACH)
+        )
         fronts = [
-            stack.enter_context(_front(kind, folder / kind.name, gateway.port, behind))
+            (stack.enter_context(_front(kind, folder / kind.name, sharing, behind)), sharing)
             for kind in KINDS.values()
             if kind.program() is not None
         ]
+        each = stack.enter_context(_front(KINDS["nginx"], folder / "nginx-each", signing, behind))
         itself = stack.enter_context(peers(folder, behind, issuers, only=proxy.GUARDED))
-        found = _rounds([*fronts, *itself], gateway, proxy.loads(folder, issuers)["1 KiB"], rounds)
+        asked = [*fronts, (each, signing), *((one, sharing) for one in itself)]
+        found = _rounds(asked, proxy.loads(folder, issuers)["1 KiB"], rounds)
     _print(out, found)
     return {
         "seconds": proxy.SECONDS,
@@ -56,24 +63,28 @@ def run(out: Console, rounds: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _front(kind: Kind, folder: Path, gateway: int, behind: int) -> Iterator[Peer]:
+def _front(kind: Kind, folder: Path, gateway: Peer, behind: int) -> Iterator[Peer]:
     folder.mkdir()
     port = free_port()
-    kind.write(folder, Ports(gateway, behind, port))
+    kind.write(folder, Ports(gateway.port, behind, port))
     home = {"XDG_DATA_HOME": os.fspath(folder), "XDG_CONFIG_HOME": os.fspath(folder)}
     line = pinned(PROXY_CORE, *kind.line(kind.start, folder))
     with started(line, port, folder, GOMAXPROCS="1", **home) as pid:
-        yield Peer(f"{kind.name} + decision", pid, port)
+        signed = ", each signed" if gateway.name == proxy.EACH else ""
+        yield Peer(f"{kind.name} + decision{signed}", pid, port)
 
 
 Found = dict[str, dict[str, list[float]]]
 
 
-def _rounds(fronts: list[Peer], gateway: Peer, load: Load, rounds: int) -> Found:
-    """Proxy -> part -> one figure a round: us of processor time of proxy and decision."""
-    found: Found = {front.name: {"proxy": [], "decision": []} for front in fronts}
+def _rounds(fronts: list[tuple[Peer, Peer]], load: Load, rounds: int) -> Found:
+    """Proxy -> part -> one figure a round: us of processor time of proxy and decision.
+
+    ``fronts`` are proxies, each with the gateway that it asks.
+    """
+    found: Found = {front.name: {"proxy": [], "decision": []} for front, _ in fronts}
     for number in range(rounds + 1):
-        for front in fronts:
+        for front, gateway in fronts:
             before = cpu_seconds(gateway.pid)
             cost = measured(front.pid, front.port, load)
             spent = cpu_seconds(gateway.pid) - before

@@ -28,7 +28,7 @@ def drawn(
         most = max((value for _, value in rows), default=1.0) or 1.0
         for name, value in rows:
             length = max(1.0, value / most * _BAR)
-            style = "ours" if name == "gateway" else "peer"
+            style = "ours" if name.startswith("gateway") else "peer"
             parts += [
                 f'<text x="{_LEFT - 8}" y="{y + 15}" text-anchor="end">{escape(name)}</text>',
                 f'<rect x="{_LEFT}" y="{y + 3}" width="{length:.1f}" height="16" class="{style}"/>',
