@@ -1,4 +1,4 @@
-"""``gateway metrics``: the eight rates of retrieval, by day and audience."""
+"""``gateway metrics``: the eight rates of retrieval, by day and audience, and gaps without room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.labels import Format, FormatOption
 from gateway.cli.signal_page import as_json
-from gateway.cli.signal_reading import ROLE, rates
+from gateway.cli.signal_reading import ROLE, overflow, rates
 from gateway.cli.station import station
 from gateway.cli.terminal import columns
 
@@ -31,15 +31,20 @@ def metrics(
         keeper.execute("select brain.refresh_metrics()")
     with station(settings, ROLE) as connection:
         found = rates(connection, days=days, audience=audience)
+        held = overflow(connection, days=days, audience=audience)
     if output is Format.JSON:
         for row in found:
             print(as_json(row))
+        for row in held:
+            print(as_json({**row, "metric": "gaps_without_room"}))
         return
     if not found:
         print("nothing was asked")
-        return
-    for text in columns([_TITLES, *map(_columns, found)]):
-        print(text)
+    else:
+        for text in columns([_TITLES, *map(_columns, found)]):
+            print(text)
+    for row in held:
+        print(f"{row['day']:%Y-%m-%d}: no room for {row['gaps']} gaps of {row['audience']}")
 
 
 def _columns(row: dict[str, Any]) -> tuple[str, ...]:

@@ -38,6 +38,13 @@ where day > (now() at time zone 'utc')::date - %(days)s
 order by day desc, audience, metric
 """
 
+_OVERFLOW: Final = """
+select day, audience, gaps from brain.signal_overflow
+where day > (now() at time zone 'utc')::date - %(days)s
+  and (%(audience)s::text is null or audience = %(audience)s)
+order by day desc, audience
+"""
+
 _PROPOSALS: Final = """
 select p.*, coalesce(w.labels, '{}') as labels, coalesce(w.words, '{}') as words,
        b.occurrences, b.subjects, b.days, b.first_at, b.last_at
@@ -90,6 +97,11 @@ order by b.closed_at desc nulls last, b.last_at desc, b.id limit %(limit)s
 def rates(connection: Connection, *, days: int, audience: str | None = None) -> list[Row]:
     """The rates of the last ``days`` days, the newest first. Cost: one read of the rollup."""
     return _rows(connection, _RATES, {"days": days, "audience": audience})
+
+
+def overflow(connection: Connection, *, days: int, audience: str | None = None) -> list[Row]:
+    """How many repeated gaps found no room in the destinations, by day and audience."""
+    return _rows(connection, _OVERFLOW, {"days": days, "audience": audience})
 
 
 def items(connection: Connection, where: str, *, state: str | None, limit: int) -> list[Row]:

@@ -105,6 +105,8 @@ def signal_settings(settings: Settings) -> SignalSettings:
         events_kept_months=told.events_kept_months,
         deliveries_kept_months=told.deliveries_kept_months,
         repeated=told.repeated,
+        routed_per_subject=told.routed_per_subject,
+        routed_per_audience=told.routed_per_audience,
         term_subjects_min=told.term_subjects_min,
         window=timedelta(days=told.window_days),
         pause=timedelta(hours=told.pause_hours),

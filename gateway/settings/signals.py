@@ -25,6 +25,8 @@ class SignalsSettings(Section):
     webhook_timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
     period_ms: Milliseconds = 30_000
     repeated: Annotated[int, Field(ge=1, le=10_000)] = 3
+    routed_per_subject: Annotated[int, Field(ge=1, le=10_000)] = 20
+    routed_per_audience: Annotated[int, Field(ge=1, le=100_000)] = 200
     units_min: Annotated[int, Field(ge=1, le=1_000)] = 2
     term_subjects_min: Annotated[int, Field(ge=3, le=1_000)] = 5
     window_days: Annotated[int, Field(ge=1, le=365)] = 30

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import Counter
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -28,6 +29,8 @@ from retrieval.signals.settings import SignalSettings
 from retrieval.stores.roles import derived_key
 from retrieval.threads.function_words import FUNCTION_WORDS
 
+SUBJECT_QUESTIONS_MAX: Final = 200
+"""Questions of one subject that are looked at in a turn: its flood leaves room for others."""
 WORDS_MAX: Final = 32
 """Words of a question that are kept track of."""
 _NAMESPACE: Final = UUID("f0b9b0b4-0f3c-4d0a-9c4d-1f2f4f9a6b52")
@@ -43,10 +46,11 @@ where e.id = %(query_id)s and e.kind = 'query' and e.noted_at > now() - interval
 # Counted anew from the day's events, so that the same question asked again adds up once.
 _SIGNAL: Final = """
 insert into brain.search_gap_signal as s (day, dedup_key, kind, audience, classification,
-    query_hmac, occurrences, subjects, first_at, last_at)
+    query_hmac, occurrences, subjects, first_at, last_at, met_by)
 select (%(at)s at time zone 'utc')::date, brain.gap_key(%(kind)s, %(audience)s, %(query_hmac)s),
        %(kind)s, %(audience)s, %(classification)s, %(query_hmac)s, count(*),
-       count(distinct e.consumer), min(e.noted_at), max(e.noted_at)
+       count(distinct e.consumer), min(e.noted_at), max(e.noted_at),
+       (array_agg(e.consumer order by e.noted_at, e.consumer))[1]
 from brain.retrieval_answered e
 where e.kind = 'query' and e.query_hmac = %(query_hmac)s and e.audience = %(audience)s
   and e.asked = 'auto' and e.mode in ('fallback', 'none')
@@ -109,18 +113,27 @@ class Classifier:
         self._corpus: Final = corpus
         self._settings: Final = settings
         self._key: Final = derived_key("term", secret)
+        self._looked: Final = Counter[str]()
 
-    async def classify(self, inquiry: Inquiry) -> None:
+    def begin_turn(self) -> None:
+        """Every subject may be looked at again."""
+        self._looked.clear()
+
+    async def classify(self, inquiry: Inquiry) -> bool:
         """Writes what this question shows to be missing, if anything.
 
+        False when nobody looked: it was never answered, or its subject has had its turn.
         Raises psycopg.Error and StoreUnavailable. Cost: two resolutions at most, ten short
         statements.
         """
         cursor = await self._connection.execute(_MET, {"query_id": inquiry.query_id})
         met = await cursor.fetchone()
         if met is None:
-            return
+            return False
         at, audience, query_hmac, consumer, mode, no_thread, shown = met
+        if self._looked[consumer] >= SUBJECT_QUESTIONS_MAX:
+            return False
+        self._looked[consumer] += 1
         gaps: dict[str, str] = {}
         if no_thread:
             found = await self._corpus.has_thread(inquiry.query, self.thresholds)
@@ -140,6 +153,7 @@ class Classifier:
                 await self._connection.execute(
                     _COUNTED, {"id": one, "query_id": inquiry.query_id, "at": at}
                 )
+        return True
 
     async def _covers(self, query: str, among: list[UUID] | None = None) -> bool:
         return await self._corpus.coverage(query, among) >= self._settings.coverage_min

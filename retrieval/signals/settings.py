@@ -28,6 +28,10 @@ class SignalSettings(BaseModel):
     """How long a pack can be cited and spoken about; its rows name the subject."""
     repeated: Annotated[int, Field(ge=1, le=10_000)] = 3
     """How often a gap is met before it is routed."""
+    routed_per_subject: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """How many gaps that one subject met first are routed a day; anonymous callers are one."""
+    routed_per_audience: Annotated[int, Field(ge=1, le=100_000)] = 200
+    """How many gaps of one audience are routed a day; subjects take turns."""
     term_subjects_min: Annotated[int, Field(ge=3, le=1_000)] = 5
     """How many different subjects have used a word of questions before it is written down."""
     window: timedelta = timedelta(days=30)

@@ -136,24 +136,24 @@ class SignalWorker:
     # --- questions ------------------------------------------------------------------------
 
     async def _listen(self, leading: Connection, classifier: Classifier) -> None:
-        taken, since = 0, time.monotonic()
+        looked, since = 0, time.monotonic()
         async for note in leading.notifies():
             if time.monotonic() - since > self._settings.period_s:
-                taken, since = 0, time.monotonic()
-            taken += 1
-            if taken > INQUIRIES_MAX:
-                if taken == INQUIRIES_MAX + 1:
-                    _log.warning("signals: more than %d questions a pass", INQUIRIES_MAX)
+                looked, since = 0, time.monotonic()
+                classifier.begin_turn()
+            if looked == INQUIRIES_MAX:
                 continue
             inquiry = self._seal.open(note.payload)
             if inquiry is None:
                 _log.warning("signals: a notification that is no inquiry of ours")
                 continue
             try:
-                await classifier.classify(inquiry)
+                looked += await classifier.classify(inquiry)
             except (psycopg.DataError, psycopg.errors.QueryCanceled, IndexUnavailable) as fault:
                 # this question alone: it took too long, or holds what nobody here can read
                 _log.warning("signals: a question stays unclassified: %s", type(fault).__name__)
+            if looked == INQUIRIES_MAX:
+                _log.warning("signals: %d questions, the rest of this pass is left out", looked)
 
     # --- passes ---------------------------------------------------------------------------
 
@@ -187,7 +187,10 @@ async def tend(
         "select brain.note_extra_searches(%s, %s)", [settings.search_again, settings.caught_up]
     )
     await own.execute("select brain.derive_signals(%s)", [settings.units_min])
-    await own.execute("select brain.route_signals(%s, %s)", [settings.repeated, notify])
+    await own.execute(
+        "select brain.route_signals(%s, %s, %s, %s)",
+        [settings.repeated, notify, settings.routed_per_subject, settings.routed_per_audience],
+    )
     await own.execute(
         "select brain.judge_threads(%s, %s, %s)",
         [thresholds.subjects_min, settings.window, settings.pause],

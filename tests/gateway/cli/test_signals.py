@@ -91,6 +91,22 @@ def test_rates_are_shown_by_day_and_audience(ask: Ask, used: None) -> None:
     assert ask("metrics", "--audience", "partner") == (0, "nothing was asked\n", "")
 
 
+def test_gaps_that_found_no_room_are_told_beside_the_rates(ask: Ask, database: Database) -> None:
+    with psycopg.connect(database.url) as connection:
+        connection.execute(
+            "insert into brain.signal_overflow select (now() at time zone 'utc')::date, 'partner', 7"
+        )
+    (held,) = rows(ask, "metrics")
+    assert (held["metric"], held["audience"], held["gaps"]) == ("gaps_without_room", "partner", 7)
+    assert rows(ask, "metrics", "--audience", "customer") == []
+    code, out, _ = ask("metrics")
+    assert code == 0
+    assert out.splitlines() == [
+        "nothing was asked",
+        f"{held['day']}: no room for 7 gaps of partner",
+    ]
+
+
 def test_a_gap_is_listed_shown_with_its_evidence_closed_and_reported(ask: Ask, used: None) -> None:
     found = {row["kind"]: row for row in rows(ask, "signals", "list")}
     assert set(found) == {"missing_thread", "search_gap"}

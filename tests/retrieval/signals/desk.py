@@ -70,7 +70,7 @@ class Desk:
         await self.ledger.said(ask, Delivery(*rows[0]), kind)
 
     async def classify(self) -> int:
-        """Looks at the questions that have travelled; how many."""
+        """Looks at the questions that have travelled; at how many."""
         seal = InquirySeal(self.stage.database.secret)
         classifier = Classifier(
             self.own,
@@ -79,11 +79,11 @@ class Desk:
             self.stage.database.secret,
         )
         taken = 0
-        async for note in self.listening.notifies(timeout=0.2):
+        # all of them first: what looking at one takes is not waited for the next
+        for note in [note async for note in self.listening.notifies(timeout=0.2)]:
             inquiry = seal.open(note.payload)
             assert inquiry is not None
-            await classifier.classify(inquiry)
-            taken += 1
+            taken += await classifier.classify(inquiry)
         return taken
 
     async def settle(self) -> None:

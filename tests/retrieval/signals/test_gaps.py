@@ -213,6 +213,29 @@ def test_an_expected_artifact_is_missing_for_an_audience_or_for_everybody(
     run(database, sidecar, snapshot, act, world)
 
 
+def test_a_pack_that_the_guard_refused_shows_no_gap_and_the_one_that_left_does(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    """Both lack the artifact, only the second holds one unit."""
+    world = SEEN + World(
+        artifacts=(Artifact("t:refunds", "Test of refunds", "test", Label(kind="test")),)
+    )
+
+    async def act(ready: Desk) -> None:
+        ask = ready.stage.envelope("retrieve", ready.who("ann"), request={"query": "refund limits"})
+        await ready.stage.retrieval.ask(ask)
+        again = ask.model_copy(update={"exclude": (id_of("u:b"),)})
+        await ready.stage.retrieval.ask(again)
+        await ready.stage.retrieval.ask(again.model_copy(update={"request_id": "another"}))
+        await ready.settle()
+        found = await ready.rows(
+            "select kind, occurrences from brain.search_gap_signal order by kind"
+        )
+        assert found == [("expected_artifact_missing", 2), ("weak_thread", 2)]
+
+    run(database, sidecar, snapshot, act, world)
+
+
 def test_a_pack_beside_the_point_makes_a_noisy_thread(
     database: Database, sidecar: VectorService, snapshot: Snapshot
 ) -> None:

@@ -155,7 +155,7 @@ def test_what_is_said_twice_is_one_event_on_the_day_of_the_answer(
         "select * from brain.decision_backlog",
         "select * from brain.unit",
         "select brain.keep_partitions(1, 1, 1)",
-        "select brain.route_signals(1, false)",
+        "select brain.route_signals(1, false, 1, 1)",
         "insert into brain.retrieval_metric_event select gen_random_uuid(), now(), now(),"
         " 'missing_thread', gen_random_uuid(), 'r', repeat('a', 64), 'a', 'p', 'd', 'auto', 'none'",
     ],
