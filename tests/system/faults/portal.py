@@ -7,6 +7,8 @@ it does stands in the last segment of the path.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 
 SIZED_BYTES = 1_000_000
@@ -46,6 +48,10 @@ async def answer(
         case b"late":
             await asyncio.sleep(LATE_S)
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
+        case b"dying":  # half of it, then the end of the process
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello")
+            await writer.drain()
+            os.kill(os.getpid(), signal.SIGKILL)
         case b"silent":
             print("asked", flush=True)
             await reader.read()
