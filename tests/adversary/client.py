@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from tests.adversary.process import Gateway
 from tests.gateway.stage import Reply, parse
+
+_LAST: Final = b"\r\nconnection: close\r\n"
 
 
 class Kept:
@@ -35,6 +37,13 @@ class Kept:
 
     def ask(self, raw: bytes) -> Reply | None:
         """The first answer to these bytes. What follows it on the connection is dropped."""
+        received = self.raw(raw)
+        size = size_of_first(received)
+        return None if size is None else parse(received[:size])[0]
+
+    def raw(self, raw: bytes) -> bytes:
+        """What comes until the first whole answer; all that comes when that is the last one."""
+        bodiless = raw.startswith(b"HEAD ")
         for fresh in (self._sock is None, True):
             if fresh:
                 self._close()
@@ -45,16 +54,16 @@ class Kept:
                 self._sock.sendall(raw)
                 while piece := self._sock.recv(65536):
                     received += piece
-                    if whole(received):
+                    if size_of_first(received, bodiless=bodiless) and _LAST not in received:
                         break
             except (ConnectionResetError, BrokenPipeError):
                 pass
-            replies = parse(received) if whole(received) else []
-            if not replies and not fresh:
+            size = size_of_first(received, bodiless=bodiless)
+            if size is None and not fresh:
                 continue  # the kept connection was ended before it was used again
-            if len(replies) != 1 or replies[0].header("connection") == "close":
+            if size != len(received) or _LAST in received:
                 self._close()
-            return replies[0] if replies else None
+            return received
         raise AssertionError("unreachable")
 
     def _close(self) -> None:
@@ -63,12 +72,13 @@ class Kept:
             self._sock = None
 
 
-def whole(received: bytes) -> bool:
-    """Whether a sized answer stands at the beginning, to its end."""
+def size_of_first(received: bytes, *, bodiless: bool = False) -> int | None:
+    """Where the sized answer at the beginning ends; None while its end is not there."""
     head, found, rest = received.partition(b"\r\n\r\n")
-    if not found:
-        return False
+    if not found or bodiless:
+        return len(head) + 4 if found else None
     for line in head.lower().split(b"\r\n"):
         if line.startswith(b"content-length:"):
-            return len(rest) >= int(line.partition(b":")[2])
-    return False
+            length = int(line.partition(b":")[2])
+            return len(head) + 4 + length if len(rest) >= length else None
+    return None

@@ -44,12 +44,13 @@ def believing(issuers: Issuers, tmp_path_factory: pytest.TempPathFactory) -> Sna
 
 
 @pytest.fixture
-def gateway(gateway_process: Gateway) -> Iterator[Gateway]:
-    """The running gateway, nothing recorded. Whatever a test sends, it is alive afterwards and
-    its log holds no error and no traceback."""
+def gateway(gateway_process: Gateway, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+    """The running gateway, nothing recorded, in the stance that the test names, if any. Whatever a
+    test sends, it is alive afterwards and its log holds no error and no traceback."""
+    stance = getattr(request, "param", Gateway)
     gateway_process.arrived.clear()
     said = len(gateway_process.said)
-    yield gateway_process
+    yield stance(**vars(gateway_process))
     assert gateway_process.process.poll() is None
     assert gateway_process.ask("GET", "/v1/scope").status == 401
     assert gateway_process.faults() == [], gateway_process.said[said:]

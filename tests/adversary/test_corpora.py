@@ -161,7 +161,7 @@ def test_payload_in_a_wish_or_question_is_a_word_like_any(
 
 def test_header_name_of_the_list_moves_no_decision(shared_data: Path, gateway: Gateway) -> None:
     """All 563, each by itself with three forged values: a customer and a stranger stay what they
-    are, whatever a server behind us would make of the name."""
+    are, whatever a server behind us would make of the name, and once the block is known, too."""
     names = (shared_data / "http" / "header_names.txt").read_text().split()
     assert len(names) == 563
     bearer = f"Authorization: Bearer {gateway.token('customer')}".encode()
@@ -171,11 +171,14 @@ def test_header_name_of_the_list_moves_no_decision(shared_data: Path, gateway: G
             for value in ("employee", "internal", "admin"):
                 forged = f"{name}: {value}".encode()
                 for who in (bearer, b"X-Nobody: 1"):
-                    reply = kept.ask(sent(who, b"/portal/employee/x", forged))
-                    assert reply is None or reply.status in {400, 401, 403, 417}, forged
-                    reply = kept.ask(sent(who, b"/portal/customer/x", forged))
-                    if reply is None or reply.status != 200:
-                        refused.add(name)
+                    for known in (False, True):  # by then the header block was let pass
+                        reply = kept.ask(sent(who, b"/portal/employee/x", forged))
+                        assert reply is None or reply.status in {400, 401, 403, 417}, forged
+                        if known:
+                            continue
+                        reply = kept.ask(sent(who, b"/portal/customer/x", forged))
+                        if reply is None or reply.status != 200:
+                            refused.add(name)
     assert refused <= {"host", "content-length", "transfer-encoding", "expect", "authorization",
                        "x-gateway-delegation", "x-rewrite-url~/%s"}, refused  # fmt: skip
     assert all(seen.portal == "customer-portal" for seen in gateway.arrived)

@@ -10,6 +10,9 @@ import json
 import pytest
 
 from tests.adversary.process import Gateway, head
+from tests.adversary.twice import STANCES
+
+pytestmark = STANCES
 
 LINE = b"POST /portal/customer/x HTTP/1.1"
 HIDDEN = b"GET /portal/customer/hidden HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -10,6 +10,9 @@ import json
 import pytest
 
 from tests.adversary.process import Gateway, head
+from tests.adversary.twice import STANCES
+
+pytestmark = STANCES
 
 PATH = "/portal/customer/x"
 IDENTITY = ("x-gateway-subject", "x-gateway-audience", "x-gateway-profile",

@@ -8,6 +8,9 @@ from __future__ import annotations
 import pytest
 
 from tests.adversary.process import Gateway, head
+from tests.adversary.twice import STANCES
+
+pytestmark = STANCES
 
 SOCKET = (
     b"Connection: Upgrade",

@@ -10,6 +10,9 @@ import json
 import pytest
 
 from tests.adversary.process import Gateway, head
+from tests.adversary.twice import STANCES
+
+pytestmark = STANCES
 
 BASE = b"/portal/customer/"
 EMPLOYEE = b"portal/employee/x"

@@ -17,7 +17,10 @@ from functools import partial
 import pytest
 
 from tests.adversary.process import Gateway
+from tests.adversary.twice import STANCES
 from tests.gateway.tokens import AUDIENCE, URLS, Issuers, encode
+
+pytestmark = STANCES
 
 ALIAS = "idp:staff"
 GROUPS = {"groups": ["staff-all"], "tenants": ["acme"]}
