@@ -94,7 +94,8 @@ def test_rates_are_shown_by_day_and_audience(ask: Ask, used: None) -> None:
 def test_gaps_that_found_no_room_are_told_beside_the_rates(ask: Ask, database: Database) -> None:
     with psycopg.connect(database.url) as connection:
         connection.execute(
-            "insert into brain.signal_overflow select (now() at time zone 'utc')::date, 'partner', 7"
+            "insert into brain.signal_overflow"
+            " select (now() at time zone 'utc')::date, 'partner', 7"
         )
     (held,) = rows(ask, "metrics")
     assert (held["metric"], held["audience"], held["gaps"]) == ("gaps_without_room", "partner", 7)

@@ -165,7 +165,29 @@ def toggle_thread(world: World, rng: random.Random, _: list[UUID], threads: list
     )
 
 
+def change_many(world: World, rng: random.Random, units: list[UUID], _: list[UUID]) -> None:
+    """One statement: a unit buried or revived, one revised, one relabelled, one moved, all written."""
+    chosen = rng.sample(units, 4)
+    terms = sorted(rng.sample(range(12), 4))
+    world.run(
+        "insert into brain.unit_revision (unit_id, revision, title, body, body_sha256,"
+        " lexical_terms, lexical_weights)"
+        " select id, current_revision + 1, 't', 'b', 's', %s, %s from brain.unit where id = %s",
+        [terms, [1.0] * 4, chosen[1]],
+    )
+    facet = rng.choice(FACETS)
+    world.run(
+        "update brain.unit set"
+        " deleted_at = case when id <> %s then deleted_at when deleted_at is null then now() end,"
+        " current_revision = current_revision + (id = %s)::integer,"
+        f" {facet} = case when id = %s then %s else {facet} end,"
+        " tenant = case when id = %s then %s else tenant end",
+        [*chosen[:3], word(rng, facet), chosen[3], rng.choice(COMPARTMENTS)],
+    )
+
+
 CHANGES: tuple[Change, ...] = (
+    change_many,
     add_unit,
     relabel_units,
     relabel_units,
