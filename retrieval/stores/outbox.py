@@ -18,7 +18,6 @@ Until a change arrives, hydration and the egress guard refuse what the index sti
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import time
 from collections import defaultdict
@@ -35,6 +34,7 @@ from retrieval.embed.ports import Embedder, unit_text
 from retrieval.embed.quantise import pack
 from retrieval.errors import IndexUnavailable, RetrievalError, Store, StoreUnavailable
 from retrieval.stores import thread_index
+from retrieval.stores.compare import stretches
 from retrieval.stores.points import IndexLabel, IndexPoint
 from retrieval.stores.qdrant import QdrantIndex
 
@@ -61,11 +61,6 @@ _TRUTH: Final = """
     left join brain.embedding e
            on e.unit_id = u.id and e.revision = u.current_revision and e.model = %s
     where u.id = any (%s) and u.deleted_at is null"""
-_LABELS: Final = """
-    select u.id, u.current_revision, u.class_id, u.tenant, u.jurisdiction
-    from brain.unit u
-    join brain.unit_revision r on r.unit_id = u.id and r.revision = u.current_revision
-    where u.deleted_at is null"""
 _KEEP: Final = """
     insert into brain.embedding (unit_id, revision, model, vector) values (%s, %s, %s, %s)
     on conflict do nothing"""
@@ -239,20 +234,25 @@ class OutboxWorker:
             ops[unit_id].add(op)
         # A new index makes every unit doubtful and pending at once: each is written once, and
         # however much is pending, some doubtful ones get their turn.
-        others = self._doubtful - ops.keys()
         room = max(_BATCH - len(ops), _BATCH_DOUBTFUL_MIN)
-        extra = set(itertools.islice(others, room))
-        doubtful = (self._doubtful & ops.keys()) | extra
+        doubtful = {unit_id for unit_id in ops if unit_id in self._doubtful}
+        extra = self._taken(room) - ops.keys()
+        doubtful |= extra
         for unit_id in doubtful:
             ops[unit_id].add("content")
         if not ops:
             return 0
+        self._doubtful |= doubtful  # until the index took them
         failed = await self._apply_or_set_aside(connection, ops)
         self._doubtful -= doubtful - failed
         done = [seq for seq, unit_id, _ in rows if unit_id not in failed]
         await connection.execute(_DONE, (done,))
         await connection.commit()
         return len(done) + len(extra - failed)
+
+    def _taken(self, room: int) -> set[UUID]:
+        """Some of the doubtful units; a set of a million is not walked for them."""
+        return {self._doubtful.pop() for _ in range(min(room, len(self._doubtful)))}
 
     async def _apply_or_set_aside(
         self, connection: AsyncConnection, ops: dict[UUID, set[str]]
@@ -350,27 +350,21 @@ class OutboxWorker:
         return row is not None and row[0] is True
 
     async def _sweep(self, connection: AsyncConnection) -> Swept:
+        """Between two stretches changes are carried as ever: nothing waits for a sweep."""
+        orphans = mended = 0
         if not await self._locked(connection):
             return Swept(0, 0)
-        # The index first, then the truth: whatever the truth lacks by then is gone for good.
-        stored = {held.unit_id: held.label for held in await self._index.everything()}
-        cursor = await connection.execute(_LABELS)
-        labels = {row[0]: IndexLabel(*row) async for row in cursor}
-        ahead = [
-            unit_id
-            for unit_id, held in stored.items()
-            if held and unit_id in labels and held.revision > labels[unit_id].revision
-        ]
-        orphans = stored.keys() - labels.keys()
-        for part in _parts([*orphans, *ahead]):
-            await self._index.delete(part)
-        differing = {unit_id for unit_id, label in labels.items() if stored.get(unit_id) != label}
-        self._doubtful |= differing
         await thread_index.distrust(connection, self._embedder.name)
         await connection.execute(_PURGE)
-        await connection.commit()
-        return Swept(len(orphans), len(differing))
-
-
-def _parts(units: Sequence[UUID]) -> Iterable[Sequence[UUID]]:
-    return (units[i : i + _BATCH] for i in range(0, len(units), _BATCH))
+        async for stretch in stretches(connection, self._index):
+            gone, differing = stretch.orphans(), stretch.differing()
+            await self._index.delete([*gone, *stretch.ahead()])
+            self._doubtful.update(differing)
+            orphans += len(gone)
+            mended += len(differing)
+            await connection.commit()
+            await self._batch(connection)
+            await connection.rollback()
+            if not await self._locked(connection):  # another worker's turn: it sweeps by itself
+                break
+        return Swept(orphans, mended)

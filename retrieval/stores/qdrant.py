@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, Final, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -61,7 +62,8 @@ _TOLERANCE: Final = 1e-4
 _SPARE: Final = 16
 """Fetched beyond the cut, so that most cuts close in one call."""
 _FETCH_MAX: Final = 10_000
-_PAGE: Final = 1000
+PAGE: Final = 1000
+"""Points that are read at once."""
 _TIMEOUT_S: Final = 10
 _CONFLICT: Final = 409
 
@@ -196,14 +198,23 @@ class QdrantIndex:
         """
         found: dict[UUID, IndexLabel | None] = {}
         ids = [str(unit_id) for unit_id in unit_ids]
-        for start in range(0, len(ids), _PAGE):
-            chosen = models.HasIdCondition(has_id=list(ids[start : start + _PAGE]))
-            for held in await self._scroll(models.Filter(must=[chosen]), wanted=_PAGE):
+        for start in range(0, len(ids), PAGE):
+            chosen = models.HasIdCondition(has_id=list(ids[start : start + PAGE]))
+            for held in await self._scroll(models.Filter(must=[chosen]), wanted=PAGE):
                 found[held.unit_id] = held.label
         return found
 
+    async def held_from(self, first: UUID, limit: int = PAGE) -> list[Held]:
+        """The next points from this id on, in the order of ids; fewer than ``limit`` are the last
+        ones. For the writer only: no scope applies. Raises IndexUnavailable."""
+        page, _ = await self._page(None, limit, str(first))
+        ids = [held.unit_id for held in page]
+        if ids and (ids[0] < first or any(a >= b for a, b in pairwise(ids))):
+            raise IndexUnavailable(Store.QDRANT, "points were not read in the order of their ids")
+        return page
+
     async def everything(self) -> list[Held]:
-        """Every point of the collection, for the sweep. Writer only."""
+        """Every point of the collection. Writer only."""
         return await self._scroll(None, wanted=None)
 
     async def strangers(self) -> int:
@@ -214,7 +225,7 @@ class QdrantIndex:
                 partial(
                     self._client.scroll,
                     self.collection,
-                    limit=_PAGE,
+                    limit=PAGE,
                     offset=offset,
                     with_payload=True,
                     with_vectors=False,
@@ -299,20 +310,30 @@ class QdrantIndex:
         found: list[Held] = []
         offset: Any = None
         while True:
-            page, offset = await self._call(
-                partial(
-                    self._client.scroll,
-                    self.collection,
-                    scroll_filter=chosen,
-                    limit=wanted or _PAGE,
-                    offset=offset,
-                    with_payload=True,
-                    with_vectors=False,
-                )
-            )
-            found.extend(Held(UUID(str(p.id)), _label(UUID(str(p.id)), p.payload)) for p in page)
+            page, offset = await self._page(chosen, wanted or PAGE, offset)
+            found.extend(page)
             if offset is None:
                 return found
+
+    async def _page(
+        self, chosen: models.Filter | None, limit: int, offset: Any
+    ) -> tuple[list[Held], Any]:
+        """Points by id, from ``offset`` on, and where the next page begins."""
+        page, following = await self._call(
+            lambda: self._client.scroll(
+                self.collection,
+                scroll_filter=chosen,
+                limit=limit,
+                offset=offset,
+                with_payload=True,
+                with_vectors=False,
+            )
+        )
+        ids = [UUID(str(point.id)) for point in page]
+        found = [
+            Held(one, _label(one, point.payload)) for one, point in zip(ids, page, strict=True)
+        ]
+        return found, following
 
     async def _write(self, operations: Iterable[_Operation]) -> None:
         todo = list(operations)

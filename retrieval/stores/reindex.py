@@ -10,21 +10,14 @@ Laws
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from psycopg import AsyncConnection, Error
 
 from retrieval.embed.ports import Embedder
 from retrieval.errors import IndexUnavailable, Store, StoreUnavailable
+from retrieval.stores.compare import stretches
 from retrieval.stores.outbox import OutboxWorker
-from retrieval.stores.points import IndexLabel
 from retrieval.stores.qdrant import QdrantIndex
-
-_LABELS: Final = """
-    select u.id, u.current_revision, u.class_id, u.tenant, u.jurisdiction
-    from brain.unit u
-    join brain.unit_revision r on r.unit_id = u.id and r.revision = u.current_revision
-    where u.deleted_at is null"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +43,18 @@ async def standing(conninfo: str, index: QdrantIndex) -> Standing:
     """
     await index.check()
     strangers = await index.strangers()
-    held = {} if strangers else {one.unit_id: one.label for one in await index.everything()}
+    equal = stale = missing = 0
     try:
         async with await AsyncConnection.connect(conninfo) as connection:
-            cursor = await connection.execute(_LABELS)
-            labels = {row[0]: IndexLabel(*row) async for row in cursor}
+            async for stretch in stretches(connection, index):
+                held = {} if strangers else stretch.held
+                same = sum(held.get(one) == label for one, label in stretch.truth.items())
+                equal += same
+                stale += len(held) - same
+                missing += len(stretch.truth.keys() - held.keys())
     except Error as fault:
         raise StoreUnavailable(Store.POSTGRES, type(fault).__name__) from fault
-    equal = sum(1 for unit_id, label in labels.items() if held.get(unit_id) == label)
-    return Standing(
-        equal=equal,
-        stale=len(held) - equal,
-        missing=len(labels.keys() - held.keys()),
-        strangers=strangers,
-    )
+    return Standing(equal=equal, stale=stale, missing=missing, strangers=strangers)
 
 
 async def rebuild(conninfo: str, index: QdrantIndex, embedder: Embedder) -> Standing:
