@@ -17,6 +17,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 from psycopg import AsyncConnection
 
 from retrieval.embed.quantise import integers
@@ -31,25 +32,30 @@ _OF_PARTIAL: Final = """
       on e.unit_id = u.id and e.revision = u.current_revision and e.model = %(model)s
     where m.thread_id = p.thread_id and m.status <> 'wrong_link' and u.deleted_at is null
       and u.class_id = p.class_id and u.tenant = p.tenant and u.jurisdiction = p.jurisdiction"""
+# `offset 0`: looked at partial by partial, and not joined with every link there is
 _READY: Final = f"""
     from brain.thread_partial p
-    where p.vector_sum is null and not exists (select {_OF_PARTIAL} and e.vector is null)"""
+    where p.vector_sum is null
+      and not exists (select {_OF_PARTIAL} and e.vector is null offset 0)"""
 _BARE: Final = f"""
     select p.thread_id, p.class_id, p.tenant, p.jurisdiction {_READY}
-    order by p.thread_id, p.class_id, p.tenant, p.jurisdiction
-    limit %(limit)s
+    order by p.thread_id limit %(limit)s
     for update of p skip locked"""
-# the row is ours by now, so what it counts cannot change before we are done
+_KEYS: Final = """
+    unnest(%(threads)s::uuid[], %(classes)s::smallint[], %(tenants)s::text[],
+           %(jurisdictions)s::text[]"""
+# the rows are ours by now, so what they count cannot change before we are done
 _VECTORS: Final = f"""
-    select e.vector
-    from (values (%(thread)s::uuid, %(class)s::smallint, %(tenant)s, %(jurisdiction)s))
-        p (thread_id, class_id, tenant, jurisdiction)
+    select p.place, e.vector
+    from {_KEYS}) with ordinality p (thread_id, class_id, tenant, jurisdiction, place)
     cross join lateral (select e.vector {_OF_PARTIAL}) e"""
-_SUMMED: Final = """
-    update brain.thread_partial
-    set vector_model = %(model)s, vector_sum = %(sum)s, vector_key = %(key)s
-    where (thread_id, class_id, tenant, jurisdiction)
-        = (%(thread)s, %(class)s, %(tenant)s, %(jurisdiction)s)"""
+_SUMMED: Final = f"""
+    update brain.thread_partial p
+    set vector_model = %(model)s, vector_sum = s.sum, vector_key = s.key
+    from {_KEYS}, %(sums)s::bytea[], %(keys)s::uuid[])
+        s (thread_id, class_id, tenant, jurisdiction, sum, key)
+    where (p.thread_id, p.class_id, p.tenant, p.jurisdiction)
+        = (s.thread_id, s.class_id, s.tenant, s.jurisdiction)"""
 _DISTRUST: Final = """
     update brain.thread_partial set vector_sum = null, vector_key = null
     where vector_sum is not null and vector_model <> %(model)s"""
@@ -80,16 +86,20 @@ async def refresh(connection: AsyncConnection[Any], model: str) -> int:
     """Makes a batch of missing sums and postings; returns how many, 0 when none is left.
 
     ``connection`` logs in as gw_index and is not in autocommit; the caller commits.
-    Cost: 1 ms a partial of ten units.
+    Cost: under 1 ms a partial, however many others there are.
     """
     cursor = await connection.execute(_BARE, {"model": model, "limit": _BATCH})
     bare = await cursor.fetchall()
-    for thread, class_id, tenant, jurisdiction in bare:
-        key = {"thread": thread, "class": class_id, "tenant": tenant, "jurisdiction": jurisdiction}
-        cursor = await connection.execute(_VECTORS, {"model": model, **key})
-        total = np.sum([integers(row[0]) for row in await cursor.fetchall()], axis=0)
-        packed = total.astype("<i8").tobytes()
-        values = {"model": model, "sum": packed, "key": sum_key(packed), **key}
+    if bare:
+        columns = (list(column) for column in zip(*bare, strict=True))
+        names = ("threads", "classes", "tenants", "jurisdictions")
+        keys = {"model": model, **dict(zip(names, columns, strict=True))}
+        cursor = await connection.execute(_VECTORS, keys, binary=True)
+        totals: dict[int, NDArray[np.int64]] = {}
+        for place, vector in await cursor.fetchall():
+            totals[place] = totals.get(place, 0) + integers(vector)
+        sums = [totals[place].astype("<i8").tobytes() for place in range(1, len(bare) + 1)]
+        values = {**keys, "sums": sums, "keys": [sum_key(one) for one in sums]}
         await connection.execute(_SUMMED, values)
     return len(bare) + await _post(connection)
 
