@@ -22,6 +22,7 @@ from retrieval.schema.history import MigrationRefused
 from retrieval.schema.migrate import migrate
 from retrieval.schema.placement import Lack, missing
 from retrieval.settings import StoreSettings
+from retrieval.signals.worker import state_of_signals
 from retrieval.stores.activation import UNFIT, ActivationRefused, Draft, activate
 from retrieval.stores.enforcement import NotEnforced, assert_enforced
 from retrieval.stores.roles import GUARD, POLICY, dsn_for
@@ -146,3 +147,11 @@ async def enforcement(stores: Stores, snapshot: Snapshot) -> str:
     except psycopg.Error:
         return "database_unavailable"
     return OK
+
+
+async def signals(stores: Stores) -> str:
+    """Whether a worker leads and is on time: ``ok`` or a code. Cost: a connection and one row."""
+    try:
+        return await state_of_signals(stores.database_url, stores.database_secret)
+    except psycopg.Error:
+        return "database_unavailable"

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -19,7 +20,7 @@ from typing import Final
 from gateway import server
 from gateway.compose import data_path, operators
 from gateway.compose.data_path import Parts
-from gateway.compose.database import enforcement
+from gateway.compose.database import enforcement, signals
 from gateway.compose.failure import CannotStart
 from gateway.compose.live import Live
 from gateway.compose.release import active_policy, enforced_policy, folder_policy
@@ -153,6 +154,7 @@ async def _serving(
             sealer=parts.sealer,
             index_lag_ms=settings.limits.index_lag_ms,
             enforcement=lambda: enforcement(parts.stores, parts.snapshots.current),
+            signals=partial(signals, parts.stores) if settings.signals.worker else None,
         )
     )
     stop, up = asyncio.Event(), asyncio.Event()

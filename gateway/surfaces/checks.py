@@ -50,13 +50,15 @@ def gateway_checks(
     sealer: Sealer,
     index_lag_ms: int,
     enforcement: Callable[[], Awaitable[str]],
+    signals: Callable[[], Awaitable[str]] | None = None,
 ) -> tuple[Check, ...]:
     """The checks of a composed gateway: ``policy``, ``database``, ``enforcement`` (what row-level
     security is proven for at start) and ``journal`` are required.
 
     Without the index threads are served in full, behind it the answers are checked against
-    the record of truth, without a sealer events are still durable, and replicas that serve
-    different policies are in the middle of a change or in want of help: those degrade only.
+    the record of truth, without a sealer events are still durable, replicas that serve
+    different policies are in the middle of a change or in want of help, and no answer waits for
+    signals (left out where this gateway starts no worker): those degrade only.
     """
 
     async def policy() -> str:
@@ -90,6 +92,7 @@ def gateway_checks(
     async def sealing() -> str:
         return "sealer_down" if sealer.state is SealerState.DOWN else OK
 
+    watched = () if signals is None else (Check("signals", signals, required=False),)
     return (
         Check("policy", policy),
         Check("database", database),
@@ -99,4 +102,5 @@ def gateway_checks(
         Check("outbox", outbox, required=False),
         Check("sealer", sealing, required=False),
         Check("replicas", replicas, required=False),
+        *watched,
     )

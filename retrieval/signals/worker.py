@@ -6,7 +6,7 @@ Laws
     * Of several, one leads: the lock of the database dies with the leader's session.
     * A pass can be repeated: after a crash the next one finds the same.
     * It may be down. Then gaps of that time stay unclassified, rates get old, and nobody who asks
-      notices: partitions stand ready for months.
+      notices: partitions stand ready for months. The row that it beats in tells operators.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from retrieval.signals.corpus import Corpus
 from retrieval.signals.inquiry import CHANNEL, InquirySeal
 from retrieval.signals.settings import MONTHS_AHEAD, SignalSettings
 from retrieval.signals.webhook import Webhook
-from retrieval.stores.roles import METRIC, SIGNAL, dsn_for
+from retrieval.stores.roles import METRIC, SIGNAL, WATCH, dsn_for
 
 RETRY_S: Final = 2.0
 STANDBY_S: Final = 2.0
@@ -38,6 +39,11 @@ INQUIRIES_MAX: Final = 2_000
 """Questions that are looked at between two passes; of a flood the rest stays unclassified."""
 BUSY_SHARE: Final = 0.1
 """The most of its time that passes take: counting a million events anew takes seconds."""
+BEAT_S: Final = 5.0
+QUIET_S: Final = 30.0
+"""A worker that gave no sign for so long is down."""
+_LATE_S: Final = 60.0
+"""How long a pass may take before it is late, if the last one did not take longer."""
 _SEND_S: Final = 1.0
 _STATEMENT_S: Final = 20
 _PASS_S: Final = 600
@@ -46,6 +52,13 @@ _LOCK: Final = 0x5167_4A15
 _log = logging.getLogger(__name__)
 
 _ACTIVE: Final = "select digest from gate.active_revision"
+_LEADS: Final = """
+insert into brain.signal_worker as w (beat_at, due_at) values (now(), now() + %(due)s)
+on conflict (only_row) do update set beat_at = excluded.beat_at, due_at = excluded.due_at
+"""
+_BEATS: Final = "update brain.signal_worker set beat_at = now()"
+_PASSED: Final = "update brain.signal_worker set due_at = now() + %(due)s"
+_STATE: Final = "select gate.signal_state(%(quiet)s)"
 _FORGET_USES: Final = "delete from brain.question_term_use where last_at < now() - %(window)s"
 _FORGET_TERMS: Final = """
 delete from brain.question_term t
@@ -118,6 +131,7 @@ class SignalWorker:
         while not await _take_lock(leading):
             self.state = WorkerState.STANDBY
             await asyncio.sleep(STANDBY_S)
+        await leading.execute(_LEADS, {"due": timedelta(seconds=_PASS_S)})
         await leading.execute(f"listen {CHANNEL}".encode())
         own = [
             await stack.enter_async_context(await _connected(self._signal_dsn, seconds))
@@ -130,6 +144,7 @@ class SignalWorker:
         async with asyncio.TaskGroup() as together:
             together.create_task(self._listen(leading, classifier), name="inquiries")
             together.create_task(self._tend(own[1], metric, classifier), name="passes")
+            together.create_task(_beat(own[2]), name="heartbeat")
             if self._webhook is not None:
                 together.create_task(self._send(self._webhook, own[2]), name="webhook")
 
@@ -167,7 +182,10 @@ class SignalWorker:
             began = time.monotonic()
             await tend(own, metric, self._settings, classifier.thresholds)
             took = time.monotonic() - began
-            await asyncio.sleep(max(self._settings.period_s, took * (1 / BUSY_SHARE - 1)))
+            pause = max(self._settings.period_s, took * (1 / BUSY_SHARE - 1))
+            due = timedelta(seconds=pause + max(_LATE_S, 4 * took))
+            await own.execute(_PASSED, {"due": due})
+            await asyncio.sleep(pause)
 
     async def _send(self, webhook: Webhook, own: Connection) -> None:
         while True:
@@ -203,6 +221,23 @@ async def tend(
         await keep_partitions(metric, settings)
     except psycopg.errors.LockNotAvailable:
         _log.warning("signals: partitions are in use, the next pass will tend them")
+
+
+async def _beat(own: Connection) -> None:
+    while True:
+        await own.execute(_BEATS)
+        await asyncio.sleep(BEAT_S)
+
+
+async def state_of_signals(base_dsn: str, secret: str) -> str:
+    """``ok``, ``signals_behind`` or ``signals_down``, whichever worker leads.
+
+    Raises psycopg.Error. Cost: a connection and one row.
+    """
+    async with await _connected(dsn_for(WATCH, base_dsn, secret), _STATEMENT_S) as watching:
+        cursor = await watching.execute(_STATE, {"quiet": timedelta(seconds=QUIET_S)})
+        row = await cursor.fetchone()
+    return "signals_down" if row is None else str(row[0])
 
 
 async def keep_partitions(metric: Connection, settings: SignalSettings) -> None:

@@ -44,6 +44,37 @@ async def ready(client: httpx.AsyncClient, gateway: Running) -> tuple[int, dict[
     return response.status_code, found
 
 
+def test_signals_that_nobody_works_on_degrade_and_the_gateway_stays_ready(
+    env: dict[str, str], database: Database
+) -> None:
+    async def main() -> None:
+        async with up(env) as (gateway, client):
+            found = await ready(client, gateway)
+            assert (found[0], found[1]["status"]) == (200, "degraded")
+            assert found[1]["checks"]["signals"] == "signals_down"
+            with psycopg.connect(database.url) as connection:
+                connection.execute(
+                    "insert into brain.signal_worker (beat_at, due_at)"
+                    " values (now(), now() + interval '1 hour')"
+                )
+            found = await ready(client, gateway)
+            assert found[1]["status"] == "ready"
+            assert found[1]["checks"]["signals"] == "ok"
+
+    asyncio.run(main())
+
+
+def test_a_gateway_that_starts_no_worker_watches_none(env: dict[str, str]) -> None:
+    with Path(env["GATEWAY_CONFIG"]).open("a") as config:
+        config.write("[signals]\nworker = false\n")
+
+    async def main() -> None:
+        async with up(env) as (gateway, client):
+            assert "signals" not in (await ready(client, gateway))[1]["checks"]
+
+    asyncio.run(main())
+
+
 def test_gateway_starts_on_empty_stores_and_is_ready(
     services: Embedded, empty_database: Database, tmp_path: Path
 ) -> None:

@@ -166,7 +166,7 @@ def toggle_thread(world: World, rng: random.Random, _: list[UUID], threads: list
 
 
 def change_many(world: World, rng: random.Random, units: list[UUID], _: list[UUID]) -> None:
-    """One statement: a unit buried or revived, one revised, one relabelled, one moved, all written."""
+    """A unit buried or revived, one revised, one relabelled, one moved; all are written."""
     chosen = rng.sample(units, 4)
     terms = sorted(rng.sample(range(12), 4))
     world.run(

@@ -7,12 +7,13 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
 
 from policies.snapshot import Snapshot
 from policies.thresholds import DEFAULTS
 from retrieval.signals.settings import SignalSettings
-from retrieval.signals.worker import SignalWorker, WorkerState
+from retrieval.signals.worker import QUIET_S, SignalWorker, WorkerState, state_of_signals
 from tests.retrieval.signals.desk import QUICK, Desk
 from tests.retrieval.signals.test_gaps import ABOUT, SEEN
 from tests.retrieval.signals.test_ledger import run
@@ -150,5 +151,61 @@ def test_a_foreign_notification_does_no_harm(
             for _ in range(2):
                 await ready.ask(ABOUT)
             await until(lambda: ready.rows("select 1 from brain.decision_backlog"))
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+async def said(ready: Desk) -> str:
+    database = ready.stage.database
+    return await state_of_signals(database.url, database.secret)
+
+
+def test_a_worker_is_down_until_it_leads_and_when_it_gives_no_sign(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    async def act(ready: Desk) -> None:
+        assert await said(ready) == "signals_down"
+        one = worker(ready)
+        async with working(one):
+            await until(lambda: leads(one))
+            assert await said(ready) == "ok"
+        await ready.stage.sql(
+            "update brain.signal_worker set beat_at = beat_at - make_interval(secs => %s)",
+            (QUIET_S,),
+        )
+        assert await said(ready) == "signals_down"
+        async with working(one):
+            await until(lambda: leads(one))
+            assert await said(ready) == "ok"
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_a_worker_that_lives_and_ends_no_pass_is_behind(
+    database: Database, sidecar: VectorService, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on beating; the pass stands still and then is let go on."""
+    monkeypatch.setattr("retrieval.signals.worker.BEAT_S", 0.05)
+
+    async def act(ready: Desk) -> None:
+        one = worker(ready)
+        async with await psycopg.AsyncConnection.connect(database.url) as blocker:
+            await blocker.execute("lock table brain.search_gap_signal in access exclusive mode")
+            async with working(one):
+                await until(lambda: leads(one))
+                await ready.stage.sql("update brain.signal_worker set due_at = now()")
+
+                async def beats() -> bool:
+                    (row,) = await ready.rows("select beat_at > due_at from brain.signal_worker")
+                    return bool(row[0])
+
+                await until(beats)
+                assert await said(ready) == "signals_behind"
+                await blocker.rollback()
+
+                async def on_time() -> bool:
+                    return await said(ready) == "ok"
+
+                await until(on_time)
 
     run(database, sidecar, snapshot, act, SEEN)
