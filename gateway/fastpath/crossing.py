@@ -6,8 +6,6 @@ import asyncio
 import time
 from typing import Final
 
-from gateway.app import RequestSink
-from gateway.errors import GatewayError
 from gateway.fastpath.begun import Begun
 from gateway.fastpath.course import Course
 from gateway.ingress.opening import lines_of
@@ -15,10 +13,12 @@ from gateway.ingress.parser import STATUS_LINE
 from gateway.ingress.shortcut import Way
 from gateway.relay.exchange import HIGH_BYTES, Exchange
 from gateway.relay.headers import of_upstream
+from gateway.relay.hop import Hop
 from gateway.relay.loan import Loan
 from gateway.relay.watch import young_of
 from gateway.telemetry.fields import RequestRecord, StationTime
 from gateway.telemetry.trace import TraceContext
+from gateway.visit import RequestSink
 
 _JUDGED: Final = ("match", "identify", "place", "decide")
 _BODILESS: Final = frozenset({204, 304})
@@ -35,7 +35,9 @@ class Crossing:
         "_course",
         "_data",
         "_exchange",
+        "_hop",
         "_loan",
+        "_over",
         "_request_id",
         "_sink",
         "_started_ns",
@@ -49,7 +51,7 @@ class Crossing:
         sink: RequestSink,
         way: Way,
         course: Course,
-        loan: Loan,
+        hop: Hop,
         data: bytes,
         *,
         request_id: str,
@@ -60,28 +62,44 @@ class Crossing:
         self._sink = sink
         self._way = way
         self._course = course
-        self._loan = loan
+        self._hop = hop
         self._data = data
         self._request_id = request_id
         self._trace = trace
-        self._waits = False
+        self._waits = self._over = False
+        self._asked_ns = 0
+        """Nothing was lent before."""
 
-    def start(self, now: float) -> bool:
-        """Ask the upstream; False, and nothing happened, when that cannot be said."""
-        try:
-            head = self._course.outline.head(self._request_id, self._trace.traceparent(), now)
-        except (GatewayError, ValueError):  # a key that cannot sign: the ordinary way tells
-            self._loan.cut()
+    def lend(self) -> bool:
+        """Whether a connection was idle for it, and its caller is still there."""
+        if self._over:
             return False
-        self._asked_ns = time.perf_counter_ns()
-        self._way.begin(self)
-        self._exchange: Exchange = self._loan.ask(head, self._told)
+        loan = self._hop.lend(self._course.outline)
+        if loan is None:
+            self._hand_over()
+            return False
+        self._loan: Loan = loan
         return True
+
+    def sign(self, now: float) -> bytes:
+        """What the upstream is asked; empty, and handed over, when that cannot be said."""
+        try:
+            return self._course.outline.head(self._request_id, self._trace.traceparent(), now)
+        except Exception:  # noqa: BLE001 - a key that cannot sign: the ordinary way tells
+            self._loan.cut()
+            self._hand_over()
+            return b""
+
+    def ask(self, head: bytes) -> None:
+        """Ask the upstream."""
+        self._asked_ns = time.perf_counter_ns()
+        self._exchange: Exchange = self._loan.ask(head, self._told)
 
     def gone(self) -> None:
         """The caller left: its upstream is cut."""
         self._end()
-        self._loan.cut()
+        if self._asked_ns:
+            self._loan.cut()
         self._record(499, 0, code="caller_gone", left_at="decide")
 
     def look(self) -> None:
@@ -147,14 +165,16 @@ class Crossing:
             began_ns=self._began_ns,
             started_ns=self._started_ns,
             granted=self._course.granted,
-            loan=self._loan,
+            loan=self._loan if self._asked_ns else None,
         )
         if not self._way.hand_over(self._data, begun):
             begun.let_go()
             self._record(499, 0, code="caller_gone", left_at="decide")
 
     def _end(self) -> None:
-        self._exchange.told = None
+        self._over = True
+        if self._asked_ns:
+            self._exchange.told = None
         if self._waits:
             young_of(asyncio.get_running_loop()).drop(self)
 
@@ -187,7 +207,7 @@ class Crossing:
 
     def _stations(self, ended: int, code: str) -> tuple[StationTime, ...]:
         """The look-up is *admit*; what was known takes no time."""
-        asked = self._asked_ns
+        asked = self._asked_ns or self._started_ns
         judged = [StationTime(station, asked, asked) for station in _JUDGED]
         times = [StationTime("admit", self._started_ns, asked), *judged]
         if not code:

@@ -8,9 +8,13 @@ Laws
     * What is answered here is a body that is whole and small. Everything else, failures included,
       is handed over together with what is under way, so that its rules stand in one place.
     * Every request is recorded once, with what the ordinary way would record.
+    * What one turn of the loop brings is asked together: a signature after a signature takes half
+      of one after something else, whose tables and code have left the cache.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from gateway.fastpath.course import Course, walked
 from gateway.fastpath.crossing import Crossing
@@ -25,6 +29,7 @@ class Lane:
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
+        self._turn: list[Crossing] = []
 
     def take(self, way: Way, data: bytes) -> bool:
         """See `shortcut.Lane`. Cost: about 5 us when it is not taken."""
@@ -53,17 +58,29 @@ class Lane:
             or (admission is not None and admission.bounds(course.route))
         ):
             return False
-        loan = plane.hop.lend(course.outline)
-        if loan is None:
+        if not plane.hop.lends(course.outline):
             return False
         told = head.request_id if known.named else None
         crossing = Crossing(
             plane.sink,
             way,
             course,
-            loan,
+            plane.hop,
             data,
             request_id=new_request_id() if told is None else told.decode("ascii"),
             trace=plane.sink.begin(head.traceparent, trusted=known.peer is not None),
         )
-        return crossing.start(now)
+        way.begin(crossing)
+        if not self._turn:
+            asyncio.get_running_loop().call_soon(self._ask)
+        self._turn.append(crossing)
+        return True
+
+    def _ask(self) -> None:
+        """Ask for all that this turn of the loop brought."""
+        turn, self._turn = self._turn, []
+        now = self._keeper.clock()
+        signed = [(crossing, crossing.sign(now)) for crossing in turn if crossing.lend()]
+        for crossing, head in signed:
+            if head:
+                crossing.ask(head)

@@ -116,13 +116,14 @@ class Hop:
         """
         return Outline(self, passage, self._target(passage))
 
+    def lends(self, outline: Outline) -> bool:
+        """Whether connections for this outline are lent at all; not, once its upstream is
+        somewhere else."""
+        return outline.key in self._lenders and self._targets.get(outline.key[0]) is outline.target
+
     def lend(self, outline: Outline) -> Loan | None:
-        """An idle connection for one GET of this outline; None: `send` it. None, too, once its
-        upstream is somewhere else."""
-        if self._targets.get(outline.key[0]) is not outline.target:
-            return None
-        lender = self._lenders.get(outline.key)
-        return None if lender is None else lender.lend()
+        """An idle connection for one GET of this outline; None: `send` it."""
+        return self._lenders[outline.key].lend() if self.lends(outline) else None
 
     async def socket(
         self,
