@@ -237,6 +237,7 @@ def _fault(entry: Any, path: Path | None, named: dict[tuple[str, ...], str]) -> 
     place = named.get(keys) or _place(path, keys)
     if entry["type"] in _REASONS:
         return SettingFault(place, *_REASONS[entry["type"]])
-    reason = entry["msg"].removeprefix("Value error, ")
+    reason, _, remedy = entry["msg"].removeprefix("Value error, ").partition("; ")
     reason = reason[:1].lower() + reason[1:]
-    return SettingFault(place, "invalid_value", reason, "give a value of the documented form")
+    remedy = remedy or "give a value of the documented form"
+    return SettingFault(place, "invalid_value", reason, remedy)

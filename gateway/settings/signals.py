@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from gateway.settings.kinds import FilePath, HttpUrl, Milliseconds, Secret, Section
 
@@ -32,7 +32,19 @@ class SignalsSettings(Section):
     window_days: Annotated[int, Field(ge=1, le=365)] = 30
     pause_hours: Annotated[int, Field(ge=1, le=8_760)] = 24
     events_kept_months: Months = 13
-    deliveries_kept_months: Months = 2
+    deliveries_kept_months: Annotated[Months, Field(validate_default=True)] = 2
+
+    @field_validator("deliveries_kept_months")
+    @classmethod
+    def _what_is_said_of_a_pack_has_a_place(cls, months: int, told: ValidationInfo) -> int:
+        # feedback is an event of the pack's own month, which must be there
+        events = told.data.get("events_kept_months", months)
+        if months > events:
+            raise ValueError(
+                f"{months} is longer than `events_kept_months`, {events};"
+                f" keep deliveries for {events} months at most, or events for longer"
+            )
+        return months
 
     @model_validator(mode="after")
     def _messages_are_signed(self) -> Self:

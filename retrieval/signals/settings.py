@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 Months = Annotated[int, Field(ge=1, le=120)]
 
@@ -24,7 +24,7 @@ class SignalSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     events_kept_months: Months = 13
-    deliveries_kept_months: Months = 2
+    deliveries_kept_months: Annotated[Months, Field(validate_default=True)] = 2
     """How long a pack can be cited and spoken about; its rows name the subject."""
     repeated: Annotated[int, Field(ge=1, le=10_000)] = 3
     """How often a gap is met before it is routed."""
@@ -51,6 +51,14 @@ class SignalSettings(BaseModel):
     webhook_url: str | None = None
     webhook_secret: SecretStr | None = None
     webhook_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
+
+    @field_validator("deliveries_kept_months")
+    @classmethod
+    def _what_is_said_of_a_pack_has_a_place(cls, months: int, told: ValidationInfo) -> int:
+        # feedback is an event of the pack's own month
+        if months > told.data.get("events_kept_months", months):
+            raise ValueError("is longer than `events_kept_months`")
+        return months
 
 
 MONTHS_AHEAD: Final = 3

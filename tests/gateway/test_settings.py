@@ -278,3 +278,17 @@ def test_an_embedder_gets_its_own_keys_and_no_others(
     path = write(tmp_path, f"[embedder]\n{section}\n")
     with pytest.raises(InvalidSettings, match=re.escape(reason)):
         load(path, {})
+
+
+@pytest.mark.parametrize("kept", ["events_kept_months = 1", "deliveries_kept_months = 14"])
+def test_deliveries_outlive_no_event_that_is_said_of_them(tmp_path: Path, kept: str) -> None:
+    """Feedback belongs to the month of its pack: `gateway check` refuses what would be a 503."""
+    path = write(tmp_path, f"[signals]\n{kept}\n")
+    with pytest.raises(InvalidSettings) as caught:
+        load(path, {})
+    (fault,) = caught.value.faults
+    assert fault.place == f"{path}: signals.deliveries_kept_months"
+    assert "is longer than `events_kept_months`" in fault.reason
+    assert fault.remedy.startswith("keep deliveries for")
+    same = "[signals]\nevents_kept_months = 2\ndeliveries_kept_months = 2\n"
+    assert load(write(tmp_path, same), {}).signals.deliveries_kept_months == 2
