@@ -6,7 +6,7 @@ belongs to another source is refused, wider labels wait, postings and classes fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 from uuid import UUID
 
@@ -23,8 +23,8 @@ from retrieval.ingest.items import (
     StoredLabel,
     ThreadItem,
 )
-from retrieval.ingest.links import LinkWriter, Pending
-from retrieval.ingest.ownership import Owner
+from retrieval.ingest.links import ABSENT, LinkWriter, Pending
+from retrieval.ingest.ownership import FOREIGN, Owner
 from retrieval.ingest.report import Report
 from retrieval.ingest.writer import Writer
 from retrieval.owners.errors import bad_edit
@@ -213,6 +213,10 @@ class Applier:
 
 
 def _accepted(report: Report) -> None:
-    """Return when the writers took everything; an owner's mistake is refused, not quarantined."""
+    """Return when the writers took everything; an owner's mistake is refused, not quarantined.
+
+    What another source has is like what nobody has: its owner is not told that it exists.
+    """
     if report.reasons:
-        raise bad_edit(str(report.reasons[0]))
+        first = report.reasons[0]
+        raise bad_edit(str(replace(first, reason=ABSENT) if first.reason == FOREIGN else first))

@@ -218,6 +218,20 @@ def test_what_is_not_there_or_not_one_s_own_is_refused(desk: Desk, name: str) ->
     assert desk.owners.show("ours", "t/1").revision == 1
 
 
+def test_a_unit_of_another_source_is_like_none(desk: Desk) -> None:
+    """As a member and at the near end of an edge: the very same refusal."""
+    desk.edit(new(), member())
+    for change in (
+        lambda unit: member(unit),
+        lambda unit: {"do": "add_edge", "source": unit, "target": "u/1", "relation": "mentions"},
+    ):
+        told = {
+            str(refusal(desk, change(unit), expected=1)).replace(unit, "X")
+            for unit in ("v/1", "v/absent")
+        }
+        assert len(told) == 1
+
+
 def test_a_thread_of_another_source_is_like_none(desk: Desk) -> None:
     """Shown, told, listed or edited: the very same refusal; only its address cannot be taken."""
     desk.edit(new(), source="theirs")
