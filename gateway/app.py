@@ -4,44 +4,34 @@ Outside Starlette on purpose: no middleware, no response class, nothing between 
 and the bytes.
 
 Laws
-    * Whatever is raised becomes a refusal of the closed list, or a reset connection when an
-      answer was already under way. Nothing raised ever becomes an answer.
+    * What holds for every request stands in `visit.py`.
     * A refusal that leaves a request body unread ends the connection.
-    * Every request is recorded once, refused ones included.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway import stations
 from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import OwnKeys
-from gateway.decisions.facts import Facts
 from gateway.egress.guard import Guard, PolicyMoved
 from gateway.egress.scope import ScopeDocuments
-from gateway.egress.tally import Tally
 from gateway.errors import PROBLEM_JSON, Code, Headers, Refusal, problem_body, status_of
 from gateway.holder import SnapshotHolder
-from gateway.ingress.abort import ABORT
 from gateway.ingress.body import Body, declared_bytes
 from gateway.ingress.door import site_of
 from gateway.ingress.limits import Limits
 from gateway.ingress.opening import OPEN
-from gateway.ingress.provenance import request_id_from, trusted_peer
-from gateway.ingress.shortcut import BEGUN, LESSON, extension
-from gateway.journal.event import SecurityEvent
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Hop
-from gateway.relay.stream import WRITE_STALL_S, Truncated, collect, relay_body
-from gateway.relay.upstream import CallerGone, UpstreamError, UpstreamResponse
+from gateway.relay.stream import WRITE_STALL_S, collect, relay_body
+from gateway.relay.upstream import UpstreamError, UpstreamResponse
 from gateway.relay.watch import CallerWatch
 from gateway.stations import Admitted, Granted, Inspected, Placed, Relayed
 from gateway.streams import sockets
@@ -49,15 +39,11 @@ from gateway.streams.again import decided_anew
 from gateway.streams.answers import watched
 from gateway.streams.register import End, OpenStreams
 from gateway.surfaces import openapi
-from gateway.telemetry.fields import RequestRecord, StationTime
-from gateway.telemetry.trace import TraceContext
+from gateway.visit import RequestSink, Visit, recorded, reset, visit_of
 from policies.bindings import RouteMode
-from retrieval.contract import Answer
 
 if TYPE_CHECKING:  # its rate library loads only where a limit is set
-    from gateway.fastpath.begun import Begun
-    from gateway.fastpath.keeper import Lesson
-    from gateway.relay.admission import Admission, Place
+    from gateway.relay.admission import Admission
 
 JWKS_PATH: Final = b"/.well-known/jwks.json"
 PUBLISHED: Final = frozenset({JWKS_PATH, openapi.PATH})
@@ -69,102 +55,6 @@ HELD_BYTES_MAX: Final = 8 * 1024 * 1024
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
-_LOG: Final = logging.getLogger("gateway.app")
-
-
-_time: Final = StationTime._make
-
-
-class RequestSink(Protocol):
-    """Where requests are traced, counted and logged. Never fails, never waits."""
-
-    def begin(self, traceparent: bytes | None, *, trusted: bool) -> TraceContext: ...
-
-    def record(self, record: RequestRecord) -> None: ...
-
-
-@dataclass(slots=True)
-class Visit:
-    """What is known so far about one request: filled by the stations, read by the record."""
-
-    request_id: str
-    trace: TraceContext
-    method: str
-    peer: str
-    surface: str = "data"
-    began_ns: int = field(default_factory=time.time_ns)
-    started_ns: int = field(default_factory=time.perf_counter_ns)
-    route: str = ""
-    audience: str = ""
-    profile: str = ""
-    digest: str = ""
-    decision: str = "deny"
-    code: str = ""
-    status: int = 0
-    event: SecurityEvent | None = None
-    bytes_out: int = 0
-    sent: bool = False
-    times: list[StationTime] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
-    facts: Facts = field(default_factory=Facts)
-    place: Place | None = None
-    begun: Begun | None = None
-    lesson: Lesson | None = None
-    _mark_ns: int = 0
-
-    def __post_init__(self) -> None:
-        self._mark_ns = self.started_ns
-
-    def passed(self, station: str) -> None:
-        """Note that a station is done; it began where the one before ended."""
-        now = time.perf_counter_ns()
-        self.times.append(_time((station, self._mark_ns, now)))
-        self.facts.station = station
-        self._mark_ns = now
-
-    def walk(self) -> Facts:
-        """Begin the stations after *admit*, maybe anew: what an earlier walk found is void,
-        but for the units that it kept back."""
-        self.route = self.audience = self.profile = ""
-        self.decision = "deny"
-        self.facts = Facts(tally=self.tally, station="admit")
-        return self.facts
-
-    def relayed(self, answer: Answer) -> None:
-        """Note an answer of retrieval, and where its own time went. It may come twice: a
-        second question follows the inspection of the first answer."""
-        if self.times and self.times[-1].station.startswith(("relay", "retrieval.")):
-            self.passed("inspect")
-        began = self._mark_ns
-        self.passed("relay")
-        for phase, spent_ms in answer.timings:
-            self.times.append(
-                StationTime(f"retrieval.{phase}", began, began + int(spent_ms * 1_000_000))
-            )
-
-    def record(self, body: Body) -> RequestRecord:
-        return RequestRecord(
-            trace=self.trace,
-            request_id=self.request_id,
-            surface=self.surface,
-            method=self.method,
-            route=self.route,
-            audience=self.audience,
-            profile=self.profile,
-            decision=self.decision,
-            status=self.status,
-            code=self.code,
-            policy_digest=self.digest,
-            began_ns=self.began_ns,
-            started_ns=self.started_ns,
-            ended_ns=time.perf_counter_ns(),
-            stations=tuple(self.times),
-            event=self.event,
-            facts=self.facts,
-            bytes_in=body.read_bytes,
-            bytes_out=self.bytes_out,
-            peer=self.peer,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,47 +95,12 @@ class DataPlane:
         visit = self.visit_of(scope, headers)
         body = Body(receive, headers, self.limits)
         writer = _Writer(scope, receive, send, visit, body)
-        try:
-            await self._answer(scope, receive, visit, body, writer)
-        except Refusal as refusal:
-            await writer.refuse(refusal)
-        except CallerGone:
-            visit.code = "caller_gone"
-            visit.status = visit.status or 499
-        except Truncated:
-            await writer.abort()
-        except asyncio.CancelledError:  # the process ends and has waited for long enough
-            await writer.refuse(Refusal(Code.OVERLOADED, "the process ends"))
-        except Exception as error:  # noqa: BLE001 - mapped to a refusal, never to an answer
-            # where, not what: the text of an exception may quote a request or a unit
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            name = type(error).__name__
-            _LOG.error("request %s failed: %s\n%s", visit.request_id, name, frames)
-            await writer.refuse(Refusal(Code.INTERNAL, name))
-        finally:
-            if visit.place is not None:
-                visit.place.leave()
-            if visit.begun is not None:
-                visit.begun.let_go()
-            self.sink.record(visit.record(body))
+        work = self._answer(scope, receive, visit, body, writer)
+        await recorded(work, self.sink, visit, body, writer)
 
     def visit_of(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
         """What is known of a request before the first station."""
-        begun: Begun | None = extension(scope, BEGUN)
-        if begun is not None:
-            return _begun_visit(scope, begun)
-        found = [value for name, value in headers if name == b"traceparent"]
-        client = scope.get("client")
-        address = client[0] if client else ""
-        peers = self.snapshots.current.trusted_peers if self.snapshots.ready else ()
-        peer = trusted_peer(address, peers)
-        return Visit(
-            request_id=request_id_from(headers, peer),
-            trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=peer is not None),
-            method=scope["method"],
-            peer=address,
-            lesson=extension(scope, LESSON),
-        )
+        return visit_of(scope, headers, self.sink, self.snapshots)
 
     async def _answer(
         self,
@@ -290,14 +145,23 @@ class DataPlane:
         return self.snapshots.advance(moved.digest or await self.guard.enforced())
 
     async def decided(
-        self, admitted: Admitted, visit: Visit, body: Body, *, opening: bool = False
+        self,
+        admitted: Admitted,
+        visit: Visit,
+        body: Body,
+        *,
+        opening: bool = False,
+        elsewhere: bool = False,
     ) -> Granted:
-        """Stations 2 to 5, under the snapshot that is in force now; ``opening``: for a socket."""
+        """Stations 2 to 5, under the snapshot that is in force now. ``opening``: for a socket;
+        ``elsewhere``: for a proxy that relays itself, so only where nothing is looked into."""
         snapshot, facts = self.snapshots.current, visit.walk()
         facts.snapshot = snapshot
         visit.digest = snapshot.digest
         matched = stations.match(admitted, snapshot)
         visit.route = matched.route.id
+        if elsewhere and matched.route.mode is not RouteMode.OPAQUE:
+            raise Refusal(Code.GUARD_REQUIRED, f"mode `{matched.route.mode}`")
         if opening:
             stations.may_open(matched)
         visit.passed("match")
@@ -318,7 +182,7 @@ class DataPlane:
             visit.place = await self.admission.enter(
                 matched.route.id,
                 sharer_of(placed, visit.peer),
-                declared_bytes=declared_bytes(admitted.headers),
+                declared_bytes=None if elsewhere else declared_bytes(admitted.headers),
             )
             body.bytes_max = visit.place.body_bytes
         visit.passed("decide")
@@ -396,19 +260,6 @@ def sharer_of(placed: Placed, address: str) -> str:
     """Whose allowance a request uses up: its subject's; that of the site it comes from, for a
     visitor without a token, who has as many addresses there as it likes."""
     return placed.subject.subject_id if placed.identified.principal else site_of(address)
-
-
-def _begun_visit(scope: MutableMapping[str, Any], begun: Begun) -> Visit:
-    client = scope.get("client")
-    return Visit(
-        begun.request_id,
-        begun.trace,
-        scope["method"],
-        client[0] if client else "",
-        began_ns=begun.began_ns,
-        started_ns=begun.started_ns,
-        begun=begun,
-    )
 
 
 class _Writer:
@@ -491,11 +342,7 @@ class _Writer:
 
     async def abort(self) -> None:
         """Reset the connection, so that nobody takes what was sent for a whole answer."""
-        self._visit.code = self._visit.code or "truncated"
-        reset = self._scope.get("extensions", {}).get(ABORT)
-        if reset is None:
-            raise ConnectionResetError("an answer that cannot be completed")
-        reset["call"]()
+        reset(self._scope, self._visit)
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

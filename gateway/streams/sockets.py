@@ -11,27 +11,25 @@ import asyncio
 import functools
 import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway import stations
 from gateway.errors import PROBLEM_JSON, Code, Refusal, challenge, problem_body, status_of
-from gateway.ingress.abort import ABORT
 from gateway.ingress.body import Body
 from gateway.ingress.handshake import LEG
 from gateway.relay.duplex import By, relay_messages
 from gateway.relay.headers import PRIVATE
-from gateway.relay.stream import Truncated
 from gateway.relay.upstream import CallerGone, UpstreamError
 from gateway.relay.websocket import SocketLimits
 from gateway.stations import Granted
 from gateway.streams.again import decided_anew
 from gateway.streams.register import End, OpenStream, Sort
+from gateway.visit import Visit, recorded, reset
 from gateway.wire.closing import GOING_AWAY, LOST, NOT_ALLOWED, RESTART, Closed
 
 if TYPE_CHECKING:
-    from gateway.app import DataPlane, Visit
+    from gateway.app import DataPlane
     from gateway.relay.socket import UpstreamSocket
     from gateway.wire.leg import Leg
 
@@ -57,25 +55,12 @@ async def answer(
     visit = plane.visit_of(scope, headers)
     body = Body(receive, headers, plane.limits)
     caller = _Caller(scope, receive, send, visit)
-    try:
+
+    async def work() -> None:
         granted = await _granted(plane, scope, caller, body)
         await _relayed(plane, granted, caller, body)
-    except Refusal as refusal:
-        await caller.refuse(refusal)
-    except CallerGone:
-        visit.code, visit.status = "caller_gone", visit.status or 499
-    except Truncated:
-        caller.abort()
-    except Exception as error:  # noqa: BLE001 - mapped to a refusal, never to an answer
-        # where, not what: the text of an exception may quote a request or a message
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        name = type(error).__name__
-        _LOG.error("socket %s failed: %s\n%s", visit.request_id, name, frames)
-        await caller.refuse(Refusal(Code.INTERNAL, name))
-    finally:
-        if visit.place is not None:
-            visit.place.leave()
-        plane.sink.record(visit.record(body))
+
+    await recorded(work(), plane.sink, visit, body, caller)
 
 
 class _Caller:
@@ -106,7 +91,7 @@ class _Caller:
         visit = self.visit
         visit.code, visit.decision = str(refusal.code), "deny"
         if visit.sent:
-            self.abort()
+            await self.abort()
             return
         document = problem_body(refusal.code, visit.request_id)
         headers = [
@@ -126,9 +111,8 @@ class _Caller:
         except OSError:
             return  # nobody is there to be refused
 
-    def abort(self) -> None:
-        self.visit.code = self.visit.code or "truncated"
-        self._scope["extensions"][ABORT]["call"]()
+    async def abort(self) -> None:
+        reset(self._scope, self.visit)
 
 
 async def _granted(

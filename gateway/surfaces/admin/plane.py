@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -21,7 +20,6 @@ import orjson
 from pydantic import ValidationError
 
 from gateway import stations
-from gateway.app import Visit
 from gateway.authn.bearer import Authenticator, bearer_of
 from gateway.errors import (
     PROBLEM_JSON,
@@ -35,16 +33,15 @@ from gateway.errors import (
 from gateway.holder import SnapshotHolder
 from gateway.ingress.body import Body
 from gateway.ingress.limits import Limits
-from gateway.ingress.provenance import request_id_from, trusted_peer
 from gateway.ingress.strict_json import NotStrictJson, parse_object
 from gateway.journal.access import AccessJournal, AdminAccess
 from gateway.journal.event import JournalUnavailable
 from gateway.relay.headers import PRIVATE
-from gateway.relay.upstream import CallerGone
 from gateway.routes.wishes import require_json
 from gateway.surfaces.admin.asked import Answered, Asked, Door
 from gateway.surfaces.admin.wire import Question, Wire
 from gateway.telemetry.recorder import Recorder
+from gateway.visit import Visit, recorded, reset, visit_of
 from policies.decision import Decision
 from policies.kinds import AdminAction, Kind
 
@@ -75,44 +72,20 @@ class AdminPlane:
         # Copied before the first await: a server may append trailers to its own list.
         headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
         scope["headers"] = headers
-        visit = self._visit(scope, headers)
+        visit = visit_of(scope, headers, self.sink, self.snapshots, surface=SURFACE)
         body = Body(receive, headers, replace(self.limits, body_bytes=BODY_BYTES_MAX))
-        try:
-            try:
-                async with asyncio.timeout(self.limits.request_s):
-                    answer = await self._answer(scope, visit, body)
-                await _send(send, visit, 200, answer, ended=body.ended)
-            except Refusal as refusal:
-                await _refuse(send, visit, refusal, ended=body.ended)
-            except TimeoutError:
-                late = Refusal(Code.RETRIEVAL_UNAVAILABLE, "deadline")
-                await _refuse(send, visit, late, ended=body.ended)
-            except CallerGone:
-                visit.code, visit.status = "caller_gone", 499
-            except Exception as error:  # mapped to a refusal, never to an answer
-                # where, not what: the text of an exception may quote a question
-                frames = "".join(traceback.format_tb(error.__traceback__))
-                name = type(error).__name__
-                _LOG.error("request %s failed: %s\n%s", visit.request_id, name, frames)
-                if visit.sent:
-                    raise
-                await _refuse(send, visit, Refusal(Code.INTERNAL, name), ended=body.ended)
-        finally:
-            self.sink.record(visit.record(body))
+        writer = _Writer(scope, send, visit, body)
+        await recorded(self._work(scope, visit, body, writer), self.sink, visit, body, writer)
 
-    def _visit(self, scope: MutableMapping[str, Any], headers: Headers) -> Visit:
-        found = [value for name, value in headers if name == b"traceparent"]
-        client = scope.get("client")
-        address = client[0] if client else ""
-        peers = self.snapshots.current.trusted_peers if self.snapshots.ready else ()
-        peer = trusted_peer(address, peers)
-        return Visit(
-            request_id=request_id_from(headers, peer),
-            trace=self.sink.begin(found[0] if len(found) == 1 else None, trusted=peer is not None),
-            method=scope["method"],
-            peer=address,
-            surface=SURFACE,
-        )
+    async def _work(
+        self, scope: MutableMapping[str, Any], visit: Visit, body: Body, writer: _Writer
+    ) -> None:
+        try:
+            async with asyncio.timeout(self.limits.request_s):
+                answer = await self._answer(scope, visit, body)
+        except TimeoutError:
+            raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "deadline") from None
+        await writer.answer(answer)
 
     async def _answer(self, scope: MutableMapping[str, Any], visit: Visit, body: Body) -> Wire:
         admitted = stations.admit(
@@ -220,42 +193,51 @@ def _parsed(door: Door, text: bytes) -> Question:
     return door.model.model_validate_json(text, strict=True)
 
 
-async def _refuse(send: Send, visit: Visit, refusal: Refusal, *, ended: bool) -> None:
-    """The problem document. An operator is told which part of its own body was not accepted."""
-    visit.code = str(refusal.code)
-    if refusal.code is not Code.NOT_FOUND:
-        visit.decision = "deny"
-    document = problem_body(refusal.code, visit.request_id)
-    if refusal.code is Code.BAD_BODY:
-        document = orjson.dumps({**orjson.loads(document), "detail": refusal.reason[:300]})
-    headers = [(b"content-type", PROBLEM_JSON), *refusal.headers]
-    await _write(send, visit, status_of(refusal.code), headers, document, ended=ended)
+class _Writer:
+    """Writes the one answer to an operator."""
 
+    def __init__(
+        self, scope: MutableMapping[str, Any], send: Send, visit: Visit, body: Body
+    ) -> None:
+        self._scope = scope
+        self._send = send
+        self._visit = visit
+        self._body = body
 
-async def _send(send: Send, visit: Visit, status: int, reply: Wire, *, ended: bool) -> None:
-    headers = [(b"content-type", b"application/json")]
-    await _write(send, visit, status, headers, reply.model_dump_json().encode(), ended=ended)
+    async def answer(self, reply: Wire) -> None:
+        headers = [(b"content-type", b"application/json")]
+        await self._whole(200, headers, reply.model_dump_json().encode())
 
+    async def refuse(self, refusal: Refusal) -> None:
+        """The problem document. An operator is told which part of its own body was not accepted."""
+        visit = self._visit
+        visit.code = str(refusal.code)
+        if refusal.code is not Code.NOT_FOUND:
+            visit.decision = "deny"
+        if visit.sent:
+            await self.abort()
+            return
+        document = problem_body(refusal.code, visit.request_id)
+        if refusal.code is Code.BAD_BODY:
+            document = orjson.dumps({**orjson.loads(document), "detail": refusal.reason[:300]})
+        headers = [(b"content-type", PROBLEM_JSON), *refusal.headers]
+        await self._whole(status_of(refusal.code), headers, document)
 
-async def _write(
-    send: Send,
-    visit: Visit,
-    status: int,
-    headers: list[tuple[bytes, bytes]],
-    body: bytes,
-    *,
-    ended: bool,
-) -> None:
-    visit.status, visit.sent, visit.bytes_out = status, True, len(body)
-    headers += [
-        *PRIVATE,
-        (b"content-length", b"%d" % len(body)),
-        (b"x-content-type-options", b"nosniff"),
-        (b"x-request-id", visit.request_id.encode("ascii")),
-    ]
-    if visit.digest:
-        headers.append((b"x-policy-digest", visit.digest.encode("ascii")))
-    if not ended:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    async def abort(self) -> None:
+        reset(self._scope, self._visit)
+
+    async def _whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        visit = self._visit
+        visit.status, visit.sent, visit.bytes_out = status, True, len(body)
+        headers += [
+            *PRIVATE,
+            (b"content-length", b"%d" % len(body)),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-request-id", visit.request_id.encode("ascii")),
+        ]
+        if visit.digest:
+            headers.append((b"x-policy-digest", visit.digest.encode("ascii")))
+        if not self._body.ended:
+            headers.append((b"connection", b"close"))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
