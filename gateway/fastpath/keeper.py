@@ -24,6 +24,7 @@ _FORBIDDEN: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"http2-settings"}
     | {b"trailer", b"te", delegation.HEADER}
 )
+_NO_BODY: Final = (b"content-length", b"0")
 
 
 class Keeper:
@@ -99,9 +100,13 @@ class Keeper:
 class Lesson:
     """Bytes that may be remembered once it is known how they were judged."""
 
-    __slots__ = ("_keeper", "name", "request_ids", "scheme", "traceparents")
+    __slots__ = ("_keeper", "bodiless", "name", "request_ids", "scheme", "traceparents")
 
-    def __init__(self, keeper: Keeper, name: Name, head: Head, scheme: str) -> None:
+    def __init__(
+        self, keeper: Keeper, name: Name, head: Head, scheme: str, *, bodiless: bool = False
+    ) -> None:
+        """``bodiless``: it may say of a body that there is none, which is sent on to nobody."""
+        self.bodiless = bodiless
         self.name = name
         self.scheme = scheme
         self.traceparents = 0 if head.traceparent is None else 1
@@ -123,6 +128,8 @@ class Lesson:
         read: it has no body, keeps its connection, and what was cut out stands there once."""
         traceparents = request_ids = 0
         for name, value in headers:
+            if self.bodiless and (name, value) == _NO_BODY:
+                continue
             if name in _FORBIDDEN or (name == b"connection" and value.lower() != b"keep-alive"):
                 return False
             traceparents += name == b"traceparent"

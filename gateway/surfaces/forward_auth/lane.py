@@ -118,7 +118,8 @@ class DecisionLane:
         name = keeper.name(way, head.line + block)
         known = keeper.known(name, now)
         if known is None:
-            way.lesson = Lesson(keeper, name, head, way.scheme)
+            # Envoy says the length of the body that it does not send
+            way.lesson = Lesson(keeper, name, head, way.scheme, bodiless=True)
             return False
         decided = known.courses.get(target)
         if decided is None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.relay.hop import Hop
 from policies.snapshot import Snapshot
-from tests.gateway.fastpath.asking import Caller, Left, enforce, forget, left_by
+from tests.gateway.fastpath.asking import Caller, Left, enforce, forget, head, left_by
 from tests.gateway.forward_auth.asking import ADDRESSES, DIALECTS, told
 from tests.gateway.stage import Stage
 
@@ -27,6 +27,7 @@ LINES = st.sampled_from(
         "Sec-WebSocket-Key: x",
         "Connection: keep-alive",
         "Connection: close",
+        "Content-Length: 0",
         "Cookie: a=1",
     ]
 )
@@ -47,10 +48,10 @@ TARGETS = st.sampled_from(
 def asked(
     dialect: str, target: str, lines: list[str], *, method: str = "GET", token: str = ""
 ) -> bytes:
-    head = [f"GET /-/authz/{dialect} HTTP/1.1", "Host: gateway.test"]
-    head += told(dialect, method, target)
+    lines_of = [f"GET /-/authz/{dialect} HTTP/1.1", "Host: gateway.test"]
+    lines_of += told(dialect, method, target)
     bearer = [f"Authorization: Bearer {token}"] if token else []
-    return "\r\n".join((*head, *bearer, *lines, "", "")).encode("latin-1")
+    return "\r\n".join((*lines_of, *bearer, *lines, "", "")).encode("latin-1")
 
 
 def left(stage: Stage, source: str, raw: bytes) -> Left:
@@ -91,6 +92,20 @@ def test_third_decision_is_the_first(
     first, second, third = (left(deciding, address, raw) for _ in range(3))
     assert second == first
     assert third == first
+
+
+def test_proxy_that_tells_of_no_body_is_known_too(deciding: Stage) -> None:
+    """As Envoy does; a caller of the relay that does so is asked in the ordinary way."""
+    forget(deciding)
+    token = deciding.issuers.token("customer")
+    told_none = asked("envoy", "/portal/customer/x", ["Content-Length: 0"], token=token)
+    relayed = head(deciding, "/portal/customer/x", "Content-Length: 0", token=token)
+    for source, raw, taken in (("envoy", told_none, 1), ("stranger", relayed, 0)):
+        with Caller(deciding, source=ADDRESSES[source]) as caller:
+            assert caller.ask(raw).startswith(b"HTTP/1.1 200")
+            before = deciding.lane.taken
+            assert caller.ask(raw).startswith(b"HTTP/1.1 200")
+            assert deciding.lane.taken - before == taken
 
 
 def test_target_decides_though_its_block_is_known(deciding: Stage) -> None:
