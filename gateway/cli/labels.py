@@ -10,8 +10,8 @@ The database applies a change with its journal row in one transaction, or not at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -20,12 +20,12 @@ from uuid import UUID
 import psycopg
 import typer
 
+from gateway.cli.authorship import decide, person, why_denied
 from gateway.cli.check import ConfigOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
 from gateway.cli.label_page import TITLES, Change, as_json, listed, name_of, shown
 from gateway.cli.station import Connection, in_force, station
 from gateway.cli.terminal import columns, line
-from policies.decision import Decision
 from policies.kinds import LabelAuthor
 from policies.snapshot import Snapshot
 
@@ -62,7 +62,9 @@ class Format(StrEnum):
 
 
 IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="What `pending` lists.")]
-AsOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Who decides.")]
+AsOption = Annotated[
+    str, typer.Option("--as", metavar="NAME", help="Who decides; a listener's caller: ISSUER:SUB.")
+]
 RoleOption = Annotated[str, typer.Option("--role", help="In which role (`role:risk_officer`).")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is kept.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="`json`: one object a line.")]
@@ -145,7 +147,7 @@ class _Decider:
 def _each(
     changes: list[str],
     decider: _Decider,
-    decide: Callable[[Connection, Snapshot, Change, _Decider], str],
+    act: Callable[[Connection, Snapshot, Change, _Decider], str],
     overlay: Path | None,
     config: Path | None,
 ) -> None:
@@ -154,12 +156,13 @@ def _each(
     _nonempty(decider.name, decider.reason)
     settings = settings_of(config)
     snapshot = policy_of(settings, overlay)
+    decider = replace(decider, name=person(snapshot, decider.name))
     refused: list[str] = []
     with station(settings, ROLE) as connection:
         in_force(connection, snapshot)
         for ident in idents:
             try:
-                print(decide(connection, snapshot, _one(connection, ident), decider))
+                print(act(connection, snapshot, _one(connection, ident), decider))
             except Failure as failure:
                 refused += failure.lines
         row = connection.execute(_WAITING).fetchone()
@@ -173,12 +176,16 @@ def _each(
 def _approve(connection: Connection, snapshot: Snapshot, change: Change, decider: _Decider) -> str:
     """One change applied, and who decided it by which rules. Raises: Failure."""
     ident, role = change["id"], decider.role
-    decisions = _decisions(snapshot, change, decider)
+    author = person(snapshot, change["author"])
+    decisions = {
+        profile: decide(snapshot, profile, role, author=author, approver=decider.name)
+        for profile in change["gains_now"]
+    }
     denied = sorted(profile for profile, one in decisions.items() if not one.allowed)
     if denied:
-        who = " that wrote it" if _author(change, decider.name) is LabelAuthor.SAME else ""
-        refusal = f"the policy lets no `{role}`{who} open `{ident}` to {', '.join(denied)}"
-        raise Failure(Exit.REFUSED, "label_refused", refusal, "see rules/labels.csv for roles")
+        who, remedy = why_denied(author, decider.name)
+        refusal = f"the policy lets no `{role}`{line(who)} open `{ident}` to {', '.join(denied)}"
+        raise Failure(Exit.REFUSED, "label_refused", refusal, remedy)
     values = [ident, decider.name, role, decider.reason, snapshot.digest, list(decisions)]
     event = _call(connection, _APPROVE, values, change)
     rules = sorted({rule for one in decisions.values() for rule in one.rules})
@@ -200,21 +207,6 @@ def _reject(connection: Connection, snapshot: Snapshot, change: Change, decider:
         raise Failure(Exit.REFUSED, "label_refused", reason, "see rules/labels.csv for roles")
     _call(connection, _REJECT, [ident, decider.name, role, decider.reason], change)
     return f"rejected {ident}: {line(name_of(change))}"
-
-
-def _decisions(snapshot: Snapshot, change: Change, decider: _Decider) -> Mapping[str, Decision]:
-    """The policy's word for each profile that would gain now; every one must allow."""
-    author = _author(change, decider.name)
-    return {
-        profile: snapshot.decide_label(profile, decider.role, author)
-        for profile in change["gains_now"]
-    }
-
-
-def _author(change: Change, approver: str) -> LabelAuthor:
-    """Whether the approver is the author: names that differ in case or edges only are one."""
-    same = change["author"].strip().casefold() == approver.strip().casefold()
-    return LabelAuthor.SAME if same else LabelAuthor.OTHER
 
 
 def _call(connection: Connection, statement: str, values: list[object], change: Change) -> Any:

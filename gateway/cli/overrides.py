@@ -19,6 +19,7 @@ from uuid import UUID
 import psycopg
 import typer
 
+from gateway.cli.authorship import decide, person, why_denied
 from gateway.cli.check import ConfigOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
 from gateway.cli.station import Connection, in_force, station
@@ -126,17 +127,20 @@ def approve(
     _nonempty(approver, reason)
     settings = settings_of(config)
     snapshot = policy_of(settings, overlay)
+    approver = person(snapshot, approver)
     with station(settings, _ROLE) as connection:
         in_force(connection, snapshot)
         found = _one(connection, _id(override))
-        same = found["author"].strip().casefold() == approver.strip().casefold()
-        author = LabelAuthor.SAME if same else LabelAuthor.OTHER
-        gains = found["gains_now"]
-        denied = [p for p in gains if not snapshot.decide_label(p, role, author).allowed]
+        author, gains = person(snapshot, found["author"]), found["gains_now"]
+        denied = [
+            profile
+            for profile in gains
+            if not decide(snapshot, profile, role, author=author, approver=approver).allowed
+        ]
         if denied:
-            who = " that asked for it" if same else ""
-            refusal = f"the policy lets no `{role}`{who} open it to {', '.join(denied)}"
-            raise Failure(Exit.REFUSED, "override_refused", refusal, "see rules/labels.csv")
+            who, remedy = why_denied(author, approver)
+            refusal = f"the policy lets no `{role}`{line(who)} open it to {', '.join(denied)}"
+            raise Failure(Exit.REFUSED, "override_refused", refusal, remedy)
         values = [found["id"], approver, role, reason, snapshot.digest, gains]
         event = _call(connection, _APPROVE, values)
     opens = ", ".join(gains) or "nobody"
@@ -186,6 +190,7 @@ def _close(
     _nonempty(approver, reason)
     settings = settings_of(config)
     snapshot = policy_of(settings, overlay)
+    approver = person(snapshot, approver)
     with station(settings, _ROLE) as connection:
         in_force(connection, snapshot)
         found = _one(connection, _id(override))

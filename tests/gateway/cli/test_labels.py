@@ -10,8 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from gateway.authn.claims import subject_id
 from gateway.cli.app import run
-from policies.snapshot import DEFAULT_FOLDER
+from policies.snapshot import DEFAULT_FOLDER, Snapshot
 from retrieval.embedded import Embedded
 from tests.gateway.cli.made import environment
 from tests.services import Database
@@ -126,6 +127,43 @@ def test_nobody_approves_for_an_audience_without_the_right_role_or_one_s_own_cha
         assert err.startswith("gateway: error: label_refused: ")
     assert visibility(database) == "employee"
     assert ask("events", "--json")[1] == ""
+
+
+def test_a_caller_of_the_listener_approves_nothing_of_its_own_by_another_name(
+    ask: Ask, database: Database, tmp_path: Path, snapshot: Snapshot
+) -> None:
+    """The listener writes an opaque id down. A name cannot be compared with it, so four eyes are
+    not to be had by one; the same caller by its issuer is known, and another one may approve."""
+    author = subject_id(snapshot.issuers[0].url, "carol-7")
+    issuer = snapshot.issuers[0].alias
+    ingest(ask, tmp_path, author)
+    ingest(ask, tmp_path, author, visibility="public")
+    (change,) = pending(ask)
+    for name, told in (
+        ("carol", "cannot be compared with its author"),
+        (f"{issuer}:carol-7", "that wrote it"),
+        (author.upper(), "that wrote it"),
+    ):
+        options = ["--as", name, "--role", "role:risk_officer", *DECIDE]
+        code, _, err = ask("labels", "approve", change["id"], *options)
+        assert code == 1
+        assert told in err
+    other = ["--as", f"{issuer}:ann-1", "--role", "role:risk_officer", *DECIDE]
+    assert ask("labels", "approve", change["id"], *other)[0] == 0
+    (kept,) = pending(ask, "--all")
+    assert kept["approver"] == subject_id(snapshot.issuers[0].url, "ann-1")
+
+
+def test_a_name_is_not_compared_with_a_caller_either(
+    ask: Ask, tmp_path: Path, snapshot: Snapshot
+) -> None:
+    ingest(ask, tmp_path, "carol")
+    ingest(ask, tmp_path, "carol", visibility="public")
+    (change,) = pending(ask)
+    caller = f"{snapshot.issuers[0].alias}:carol-7"
+    options = ["--as", caller, "--role", "role:risk_officer", *DECIDE]
+    code, _, err = ask("labels", "approve", change["id"], *options)
+    assert (code, "cannot be compared with its author `carol`" in err) == (1, True)
 
 
 def test_of_several_changes_each_is_decided_by_itself(

@@ -96,6 +96,7 @@ def test_nobody_approves_what_they_asked_for_or_without_the_right_role(ask: Ask)
     for options in (
         ["--as", "carol", "--role", "role:risk_officer", *DECIDE],
         ["--as", " Carol", "--role", "role:risk_officer", *DECIDE],
+        ["--as", f"s.{'0' * 40}", "--role", "role:risk_officer", *DECIDE],
         ["--as", "ann", "--role", "role:knowledge_owner", *DECIDE],
         ["--as", "ann", "--role", "role:nobody", *DECIDE],
     ):
