@@ -231,9 +231,15 @@ def check(
     source: Annotated[
         str | None, typer.Option("--source", help="Of one source. Default: all.")
     ] = None,
-    stale_days: Annotated[int, typer.Option(min=1, help="Quiet for longer is stale.")] = 365,
-    units_min: Annotated[int, typer.Option(min=1, help="Fewer units are too narrow.")] = 2,
-    units_max: Annotated[int, typer.Option(min=1, help="More units are overbroad.")] = 400,
+    stale_days: Annotated[
+        int | None, typer.Option(min=1, help="Quiet for longer is stale. `signals.stale_days`.")
+    ] = None,
+    units_min: Annotated[
+        int | None, typer.Option(min=1, help="Fewer units are too narrow. `signals.units_min`.")
+    ] = None,
+    units_max: Annotated[
+        int | None, typer.Option(min=1, help="More units are overbroad. `signals.units_max`.")
+    ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -241,9 +247,14 @@ def check(
     from gateway.compose.owning import check_threads
 
     settings = settings_of(config)
+    usual = settings.signals
     with attached(settings) as stores, _refusing():
         found = check_threads(
-            stores, source, stale_days=stale_days, units_min=units_min, units_max=units_max
+            stores,
+            source,
+            stale_days=stale_days or usual.stale_days,
+            units_min=units_min or usual.units_min,
+            units_max=units_max or usual.units_max,
         )
     if as_json:
         print(json.dumps(found, sort_keys=True))

@@ -28,6 +28,9 @@ class SignalsSettings(Section):
     routed_per_subject: Annotated[int, Field(ge=1, le=10_000)] = 20
     routed_per_audience: Annotated[int, Field(ge=1, le=100_000)] = 200
     units_min: Annotated[int, Field(ge=1, le=1_000)] = 2
+    units_max: Annotated[int, Field(ge=1, le=1_000_000)] = 400
+    stale_days: Annotated[int, Field(ge=1, le=36_500)] = 365
+    check_hours: Annotated[int, Field(ge=0, le=8_760)] = 24
     term_subjects_min: Annotated[int, Field(ge=3, le=1_000)] = 5
     window_days: Annotated[int, Field(ge=1, le=365)] = 30
     pause_hours: Annotated[int, Field(ge=1, le=8_760)] = 24

@@ -1,4 +1,4 @@
-"""Checks the health of threads and writes a verdict into each of their parts.
+"""Checks the health of threads and writes a verdict into each of their parts, and that it did.
 
 Law: every part gets the time of the run, so that no time tells when another part changed.
 """
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -30,6 +30,10 @@ _JUDGED: Final = """
     where p.thread_id = r.thread_id and p.class_id = r.class_id and p.tenant = r.tenant
       and p.jurisdiction = r.jurisdiction"""
 
+_RECORDED: Final = """
+    insert into brain.thread_check (checked_at, made_by, source, limits, found)
+    values (%s, %s, %s, %s, %s)"""
+
 
 def check_health(
     dsn: str,
@@ -37,6 +41,7 @@ def check_health(
     source: str | None = None,
     limits: Limits = DEFAULT,
     now: datetime | None = None,
+    made_by: Literal["schedule", "command"] = "command",
 ) -> Mapping[str, int]:
     """Parts by verdict, written as of ``now`` (the clock's if None), of one source or of all.
 
@@ -52,6 +57,8 @@ def check_health(
                 made = [_verdict(part, moment, limits) for part in batch]
                 connection.execute(_JUDGED, [Jsonb(made)])
                 found.update(one["health"]["status"] for one in made)
+            told = [Jsonb(limits.told()), Jsonb(found)]
+            connection.execute(_RECORDED, [moment, made_by, source, *told])
     except psycopg.Error as error:
         reason = f"the record of truth refused it ({error.sqlstate or type(error).__name__})"
         raise OwnersRefused(Why.STORE_UNAVAILABLE, reason, "try again later") from error

@@ -33,6 +33,14 @@ class Limits:
     units_min: int = 2
     units_max: int = 400
 
+    def told(self) -> dict[str, int]:
+        """As they are kept with a check."""
+        return {
+            "stale_days": self.stale_after.days,
+            "units_min": self.units_min,
+            "units_max": self.units_max,
+        }
+
 
 DEFAULT: Final = Limits()
 

@@ -44,6 +44,12 @@ class SignalSettings(BaseModel):
     """How far back a pass looks for them: what a worker missed for longer stays missed."""
     units_min: Annotated[int, Field(ge=1, le=1_000)] = 2
     """A thread with fewer units is weak."""
+    units_max: Annotated[int, Field(ge=1, le=1_000_000)] = 400
+    """A thread with more units is overbroad."""
+    stale_days: Annotated[int, Field(ge=1, le=36_500)] = 365
+    """A thread that is quiet for longer is stale."""
+    check_hours: Annotated[int, Field(ge=0, le=8_760)] = 24
+    """Between two health checks of all threads; 0: none but by hand."""
     coverage_min: Annotated[float, Field(gt=0, le=1)] = 0.2
     """The share of a question's word mass that a text has if it is about it at all."""
     period_s: Annotated[float, Field(gt=0, le=3_600)] = 30.0

@@ -25,13 +25,16 @@ import psycopg
 from policies.thresholds import Thresholds
 from retrieval.embed.ports import Embedder
 from retrieval.errors import IndexUnavailable, StoreUnavailable
+from retrieval.owners.checking import check_health
+from retrieval.owners.checks import Limits
+from retrieval.owners.errors import OwnersRefused
 from retrieval.settings import ResolutionSettings
 from retrieval.signals.classify import Classifier
 from retrieval.signals.corpus import Corpus
 from retrieval.signals.inquiry import CHANNEL, InquirySeal
 from retrieval.signals.settings import MONTHS_AHEAD, SignalSettings
 from retrieval.signals.webhook import Webhook
-from retrieval.stores.roles import METRIC, SIGNAL, WATCH, dsn_for
+from retrieval.stores.roles import CURATE, METRIC, SIGNAL, WATCH, dsn_for
 
 RETRY_S: Final = 2.0
 STANDBY_S: Final = 2.0
@@ -44,6 +47,8 @@ QUIET_S: Final = 30.0
 """A worker that gave no sign for so long is down."""
 _LATE_S: Final = 60.0
 """How long a pass may take before it is late, if the last one did not take longer."""
+CHECK_S: Final = 60.0
+"""How often is asked whether a health check of threads is due."""
 _SEND_S: Final = 1.0
 _STATEMENT_S: Final = 20
 _PASS_S: Final = 600
@@ -59,6 +64,10 @@ on conflict (only_row) do update set beat_at = excluded.beat_at, due_at = exclud
 _BEATS: Final = "update brain.signal_worker set beat_at = now()"
 _PASSED: Final = "update brain.signal_worker set due_at = now() + %(due)s"
 _STATE: Final = "select gate.signal_state(%(quiet)s)"
+_CHECK_DUE: Final = """
+select coalesce(max(checked_at) <= now() - make_interval(hours => %(hours)s), true)
+from brain.thread_check where source is null
+"""
 _FORGET_USES: Final = "delete from brain.question_term_use where last_at < now() - %(window)s"
 _FORGET_TERMS: Final = """
 delete from brain.question_term t
@@ -101,6 +110,7 @@ class SignalWorker:
         self.state = WorkerState.DOWN
         self._signal_dsn: Final = dsn_for(SIGNAL, base_dsn, secret)
         self._metric_dsn: Final = dsn_for(METRIC, base_dsn, secret)
+        self._curate_dsn: Final = dsn_for(CURATE, base_dsn, secret)
         self._secret: Final = secret
         self._settings: Final = settings
         self._policy: Final = policy
@@ -145,6 +155,8 @@ class SignalWorker:
             together.create_task(self._listen(leading, classifier), name="inquiries")
             together.create_task(self._tend(own[1], metric, classifier), name="passes")
             together.create_task(_beat(own[2]), name="heartbeat")
+            if self._settings.check_hours:
+                together.create_task(self._check(own[2]), name="health checks")
             if self._webhook is not None:
                 together.create_task(self._send(self._webhook, own[2]), name="webhook")
 
@@ -186,6 +198,21 @@ class SignalWorker:
             due = timedelta(seconds=pause + max(_LATE_S, 4 * took))
             await own.execute(_PASSED, {"due": due})
             await asyncio.sleep(pause)
+
+    async def _check(self, own: Connection) -> None:
+        settings = self._settings
+        limits = Limits(timedelta(days=settings.stale_days), settings.units_min, settings.units_max)
+        values = {"hours": settings.check_hours}
+        while True:
+            row = await (await own.execute(_CHECK_DUE, values)).fetchone()
+            if row is not None and row[0]:
+                try:
+                    await asyncio.to_thread(
+                        check_health, self._curate_dsn, limits=limits, made_by="schedule"
+                    )
+                except OwnersRefused as refused:
+                    _log.warning("signals: threads were not checked: %s", refused.reason)
+            await asyncio.sleep(CHECK_S)
 
     async def _send(self, webhook: Webhook, own: Connection) -> None:
         while True:

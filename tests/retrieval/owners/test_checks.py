@@ -78,6 +78,10 @@ def test_a_check_writes_a_verdict_with_time_and_reason_into_every_part(desk: Des
         "t/two": ("healthy", NOW.isoformat(), ""),
     }
     assert [p.health["status"] for p in desk.owners.show("ours", "t/old").parts] == ["stale"]
+    assert desk.all(
+        "select made_by, source, limits, found from brain.thread_check"
+        " where checked_at = '2026-11-30'"
+    ) == [("command", "ours", LIMITS.told(), counts)]
     later = NOW + timedelta(days=1)
     assert check_health(dsn, limits=Limits(units_min=1), now=later) == {"healthy": 3}
     assert {said[1] for said in health(desk).values()} == {later.isoformat()}

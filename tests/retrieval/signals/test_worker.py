@@ -209,3 +209,61 @@ def test_a_worker_that_lives_and_ends_no_pass_is_behind(
                 await until(on_time)
 
     run(database, sidecar, snapshot, act, SEEN)
+
+
+CHECKS = "select made_by, source, limits, found from brain.thread_check order by checked_at"
+TWO = (
+    "select 1 from brain.retrieval_metric_aggregate"
+    " where metric = 'thread_hit_rate' and denominator = 2"
+)
+OVERDUE = "update brain.thread_check set checked_at = checked_at - interval '2 hours'"
+
+
+def test_threads_are_checked_once_each_time_it_is_due_and_it_is_recorded(
+    database: Database, sidecar: VectorService, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that comes back begins no new term. The first check comes a term after migration."""
+    monkeypatch.setattr("retrieval.signals.worker.CHECK_S", 0.02)
+    settings = BUSY.model_copy(update={"check_hours": 2, "stale_days": 36_500})
+
+    async def act(ready: Desk) -> None:
+        async def checked() -> bool:
+            return len(await ready.rows(CHECKS)) > 1
+
+        async def passed() -> object:
+            return await ready.rows("select 1 from brain.retrieval_metric_aggregate")
+
+        await ready.ask(ABOUT)
+        one = worker(ready, settings)
+        async with working(one):
+            await until(passed)
+            assert not await checked()
+            await ready.stage.sql(OVERDUE)
+            await until(checked)
+        limits = {"stale_days": 36_500, "units_min": 2, "units_max": 400}
+        assert (await ready.rows(CHECKS))[1:] == [("schedule", None, limits, {"healthy": 1})]
+        assert await ready.rows("select health ->> 'status' from brain.thread_partial") == [
+            ("healthy",)
+        ]
+        async with working(worker(ready, settings)):
+            await ready.ask("lost password")
+            await until(lambda: ready.rows(TWO))
+        assert len(await ready.rows(CHECKS)) == 2
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+def test_threads_are_not_checked_when_that_is_off(
+    database: Database, sidecar: VectorService, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retrieval.signals.worker.CHECK_S", 0.02)
+
+    async def act(ready: Desk) -> None:
+        await ready.stage.sql(OVERDUE)
+        await ready.ask(ABOUT)
+        one = worker(ready, BUSY.model_copy(update={"check_hours": 0}))
+        async with working(one):
+            await until(lambda: ready.rows("select 1 from brain.retrieval_metric_aggregate"))
+        assert len(await ready.rows(CHECKS)) == 1
+
+    run(database, sidecar, snapshot, act, SEEN)
