@@ -216,6 +216,7 @@ async def identify(
     if matched.route.mode is not RouteMode.GUARD:
         raise Refusal(Code.FORBIDDEN, "a delegation retrieves, nothing else")
     caller, name = delegation.accept(delegated, keys, gateway_id=gateway_id, now=time.time())
+    authenticator.refuse_revoked(caller)
     actor = upstreams.get(name)
     if actor is None or not actor.may_retrieve:
         raise unauthenticated("a delegation with another's credential")

@@ -7,6 +7,7 @@ Laws
     * A verified token is remembered for a minute at most, by the hash of its bytes and of the
       policy digest it was believed under, within one generation of keys: another digest knows
       nothing of it. Failures are not remembered.
+    * What is revoked is as bad as what was never signed, from the moment that a list says so.
 
 Source: RFC 6750; attack log rows J1-J23.
 """
@@ -23,6 +24,7 @@ from typing import Final
 from gateway.authn.claims import issuer_of, principal_of
 from gateway.authn.jws import BadToken, claims_of, read, verify
 from gateway.authn.key_source import Fetch, KeySource
+from gateway.authn.revoked import Revoked
 from gateway.errors import Code, Headers, Refusal, challenge
 from policies.bindings import IssuerBinding
 from policies.decision import PolicyDigest
@@ -70,8 +72,11 @@ class Authenticator:
         fetch: Fetch,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
+        revoked: Revoked | None = None,
     ) -> None:
         self._fetch = fetch
+        self._revoked = revoked or Revoked()
+        self._lists = 0
         self._wall_clock = wall_clock
         self._clock = clock
         self._sources: dict[tuple[str, str, str], KeySource] = {}
@@ -87,11 +92,23 @@ class Authenticator:
 
     @property
     def generation(self) -> int:
-        """Another number when other keys verify: what was believed under one before is void."""
-        generation = 0
+        """Another number when other keys verify or others are revoked: what was believed under
+        one before is void."""
+        generation = self._lists
         for source in self._sources.values():
             generation += source.generation
         return generation
+
+    def revoke(self, revoked: Revoked) -> None:
+        """Believe none of these from now on, and only these not."""
+        if revoked != self._revoked:
+            self._revoked = revoked
+            self._lists += 1
+
+    def refuse_revoked(self, caller: Principal) -> None:
+        """Raises: Refusal ``unauthenticated`` for one who is revoked, whoever speaks for it."""
+        if self._revoked.subject(caller.subject_id, self._wall_clock()):
+            raise unauthenticated("revoked")
 
     def believed_until(self, token: bytes, *, digest: PolicyDigest) -> float:
         """For how long a token that was verified is believed without another look; 0: not.
@@ -142,7 +159,12 @@ class Authenticator:
             raise BadToken("algorithm not allowed for this issuer")
         key = await self._source(binding).key_for(unverified.kid, unverified.algorithm)
         verify(unverified, key)
-        return principal_of(claims_of(unverified), typ=unverified.typ, binding=binding, now=now)
+        claims = claims_of(unverified)
+        principal = principal_of(claims, typ=unverified.typ, binding=binding, now=now)
+        revoked = self._revoked
+        if revoked.token(claims, now) or revoked.subject(principal.subject_id, now):
+            raise BadToken("revoked")
+        return principal
 
     def _source(self, binding: IssuerBinding) -> KeySource:
         name = (binding.alias, binding.jwks_uri, binding.jwks)

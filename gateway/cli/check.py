@@ -73,6 +73,19 @@ def _check_settings(settings: Settings, snapshot: Snapshot) -> None:
         route_limits(settings.route_limits, {route.id for route in snapshot.routes})
     if settings.keys.assertion_file is not None:
         print(f"signing keys: {len(ring_of(settings))}")
+    if settings.tokens.revoked_file is not None:
+        _tell_revoked(settings, snapshot)
+
+
+def _tell_revoked(settings: Settings, snapshot: Snapshot) -> None:
+    """How much is revoked, and a warning of issuers that policy has not. Raises: CannotStart."""
+    from gateway.compose.trust import revoked_of, strangers  # late: it loads cryptography
+
+    revoked = revoked_of(settings)
+    print(f"revoked: {len(revoked.tokens)} tokens, {len(revoked.subjects)} callers")
+    for url in strangers(revoked, snapshot.issuers):
+        reason = f"tokens of `{url}` are revoked, but policy has no such issuer"
+        print(f"gateway: warning: unknown_issuer: {reason}", file=sys.stderr)
 
 
 def _check_database(settings: Settings) -> None:

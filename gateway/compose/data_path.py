@@ -18,10 +18,11 @@ from gateway.compose.database import station_dsn, store_settings
 from gateway.compose.failure import no_database
 from gateway.compose.filling import open_embedder
 from gateway.compose.listener import limits_of
-from gateway.compose.live import Live
+from gateway.compose.live import Live, tell_strangers
 from gateway.compose.route_limits import admission_of
 from gateway.compose.signing import opened_keys
 from gateway.compose.stores import Stores
+from gateway.compose.trust import revoked_of
 from gateway.compose.upstreams import Upstreams
 from gateway.egress.cursors import Cursors
 from gateway.egress.guard import Guard
@@ -113,10 +114,12 @@ async def opened(
     keeper = ShadowKeeper(shadow, station_dsn(stores, WATCH))
     keeper.start()
     stack.push_async_callback(keeper.stop)
+    revoked = revoked_of(settings)
+    tell_strangers(revoked, snapshot)
     rates = await _shared_rates(stack, settings, stores, telemetry)
     data_plane = DataPlane(
         snapshots=holder,
-        authenticator=Authenticator(fetch=fetch),
+        authenticator=Authenticator(fetch=fetch, revoked=revoked),
         keys=keys,
         guard=Guard(
             retrieval=InProcessRetrieval(RetrievalApp(retrieval)),

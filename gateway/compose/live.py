@@ -15,12 +15,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.app import DataPlane
+from gateway.authn.revoked import Revoked
 from gateway.compose.failure import CannotStart
 from gateway.compose.listener import limits_of
 from gateway.compose.route_limits import admission_of
+from gateway.compose.trust import revoked_of, strangers
 from gateway.compose.upstreams import Upstreams
 from gateway.settings import InvalidSettings, Settings
 from gateway.settings.live import changes, live, taken_over
+from policies.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from gateway.relay.admission import Admission, RateStore
@@ -86,12 +89,19 @@ class Live:
         if settings.route_limits != self.settings.route_limits:
             admission = self._admission(settings)
         limits = limits_of(settings.limits)
+        revoked = revoked_of(settings)
         # nothing can fail from here on
         self._upstreams.go_on(reached, self._plane.hop)
         self._plane.limits.take_over(limits)
         self._plane.admit_by(admission)
+        self._plane.authenticator.revoke(revoked)
+        self._plane.streams.look()
         self._samples.sample_ratio = settings.telemetry.sample_ratio
         self.settings = settings
+        if settings.tokens.revoked_file is not None:
+            counts = len(revoked.tokens), len(revoked.subjects)
+            _LOG.info("settings: %d tokens and %d callers are revoked", *counts)
+        tell_strangers(revoked, self._plane.snapshots.current)
         known = self._plane.snapshots.current.upstreams
         for name in sorted(set(reached) - set(known)):
             _LOG.warning("settings: no policy in force has an upstream `%s`", name)
@@ -100,6 +110,12 @@ class Live:
     def _admission(self, settings: Settings) -> Admission | None:
         routes = self._plane.snapshots.current.routes
         return admission_of(settings.route_limits, routes, self._rates)
+
+
+def tell_strangers(revoked: Revoked, snapshot: Snapshot) -> None:
+    """Warn of every issuer that is named with a revocation and that policy does not know."""
+    for url in strangers(revoked, snapshot.issuers):
+        _LOG.warning("settings: tokens of `%s` are revoked, but policy has no such issuer", url)
 
 
 def _told(changed: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,15 +1,18 @@
-"""Whom this installation believes, and the newest release that it has believed so far."""
+"""Whom this installation believes, whom no more, and the newest release that it has believed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway.authn.revoked import BadRevocations, Revoked, read_revoked
 from gateway.compose.failure import CannotStart, first_line
 from gateway.compose.state import state_folder, write_private
 from gateway.settings import Settings
+from policies.bindings import IssuerBinding
 from policies.decision import PolicyDigest
 from policies.release import ReleaseRefused, TrustAnchor
 
@@ -36,6 +39,26 @@ def trust_anchor(settings: Settings) -> TrustAnchor:
         raise CannotStart("keys_unusable", reason, remedy) from error
     except ReleaseRefused as error:
         raise CannotStart(error.code, error.reason, error.remedy) from error
+
+
+def revoked_of(settings: Settings) -> Revoked:
+    """The tokens and callers that are revoked; none without a file. Raises: CannotStart."""
+    file = settings.tokens.revoked_file
+    if file is None:
+        return Revoked()
+    try:
+        return read_revoked(file.read_bytes())
+    except (OSError, BadRevocations) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
+        reason = f"`{file}` cannot be read ({why})"
+        remedy = "mend it, or name another file as `tokens.revoked_file`"
+        raise CannotStart("revocations_unusable", reason, remedy) from error
+
+
+def strangers(revoked: Revoked, issuers: Collection[IssuerBinding]) -> list[str]:
+    """Issuers that are named with a revocation and that no policy in force believes: typing
+    errors, or left over."""
+    return sorted(revoked.issuers - {one.url for one in issuers})
 
 
 @dataclass(frozen=True, slots=True)

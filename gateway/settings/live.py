@@ -18,7 +18,7 @@ LATER_LIMITS: Final = frozenset(
 )
 """Limits of parts that are made once; every other one is asked for each request."""
 LIVE_LIMITS: Final = frozenset(LimitSettings.model_fields) - LATER_LIMITS
-_LIVE_SECTIONS: Final = frozenset({"upstreams", "route_limits"})
+_LIVE_SECTIONS: Final = frozenset({"upstreams", "route_limits", "tokens"})
 
 
 def live(key: str) -> bool:
@@ -46,6 +46,7 @@ def taken_over(old: Settings, new: Settings) -> Settings:
         update={
             "upstreams": new.upstreams,
             "route_limits": new.route_limits,
+            "tokens": new.tokens,
             "limits": old.limits.model_copy(update=limits),
             "telemetry": old.telemetry.model_copy(
                 update={"sample_ratio": new.telemetry.sample_ratio}

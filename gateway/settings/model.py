@@ -146,6 +146,13 @@ class KeySettings(Section):
     assertion_file: FilePath | None = None
 
 
+class TokenSettings(Section):
+    """``revoked_file``: lines of tokens and callers that are not believed any more, though their
+    issuer's signature is good (`authn/revoked.py`). Read again at SIGHUP, whatever it is named."""
+
+    revoked_file: FilePath | None = None
+
+
 class LimitSettings(Section):
     """Bounds of one request and of the process; units are in the names."""
 
@@ -270,6 +277,7 @@ class Settings(Section):
     route_limits: dict[str, RouteLimitSettings] = Field(default_factory=dict)
     """Limits by the policy's id of a route."""
     keys: KeySettings = KeySettings()
+    tokens: TokenSettings = TokenSettings()
     limits: LimitSettings = LimitSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     decision_log: DecisionLogSettings = DecisionLogSettings()

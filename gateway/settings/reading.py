@@ -84,6 +84,7 @@ _PATHS: Final = (
     ("embedder", "api_key_file"),
     ("embedder", "folder"),
     ("keys", "assertion_file"),
+    ("tokens", "revoked_file"),
     ("telemetry", "trace_file"),
     ("decision_log", "file"),
     ("release", "keys_file"),

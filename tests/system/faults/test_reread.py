@@ -5,6 +5,7 @@ Provenance: issue 4, point 7.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from retrieval.embedded import Embedded
+from tests.gateway.tokens import URLS
 from tests.services import Database
-from tests.system.faults.asking import Seen, until
+from tests.system.faults.asking import Seen, ask, read, until
 from tests.system.faults.portal import EVENT
 from tests.system.faults.stand import Portal, Stand, standing
 from tests.system.faults.test_upstream import begun
@@ -32,6 +34,47 @@ def told(stand: Stand, words: str, times: int = 1) -> None:
 def reread(stand: Stand, text: str) -> None:
     stand.config.write_text(text)
     stand.process.send_signal(signal.SIGHUP)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_revoked_callers_are_nobody_for_every_worker_and_stay_so(
+    services: Embedded, database: Database, tmp_path: Path, workers: int
+) -> None:
+    """The list is read again at the signal: a caller whom every worker knows is refused, its stream
+    ends whole. A list with a fault changes nothing and is told by its line; a list that is gone,
+    too; an empty one lets the caller in again."""
+    arguments = ("--workers", str(workers)) if workers > 1 else ()
+    revoked = tmp_path / "revoked.jsonl"
+    revoked.write_text("")
+    settings = f'[tokens]\nrevoked_file = "{revoked}"\n'
+    home = "/portal/customer/home"
+    with standing(services, tmp_path, *arguments, settings=settings, database=database) as stand:
+        token = stand.issuers.token("customer", jti="j-1")
+        assert {ask(stand.url, home, token) for _ in range(6)} == {HELLO}
+        caller, stream = begun(stand, "events", token)
+        line = {"iss": URLS["idp:customers"], "jti": "j-1", "until": "2100-01-01T00:00:00Z"}
+        revoked.write_text(json.dumps(line))
+        stand.process.send_signal(signal.SIGHUP)
+        told(stand, "1 tokens and 0 callers are revoked", workers)
+        assert {ask(stand.url, home, token).status for _ in range(12)} == {401}
+        assert stand.get(home) == HELLO  # another token of the same caller
+        rest = read(stream)
+        assert rest.whole
+        assert rest.body == EVENT * rest.body.count(EVENT)
+        caller.close()
+        revoked.write_text(json.dumps(line) + "\n{}")
+        stand.process.send_signal(signal.SIGHUP)
+        told(stand, "revocations_unusable: ", workers)
+        assert any("line 2" in line for line in stand.log)
+        revoked.unlink()
+        stand.process.send_signal(signal.SIGHUP)
+        told(stand, "revocations_unusable: ", 2 * workers)
+        assert {ask(stand.url, home, token).status for _ in range(12)} == {401}
+        revoked.write_text("")
+        stand.process.send_signal(signal.SIGHUP)
+        told(stand, "0 tokens and 0 callers are revoked", workers)
+        assert {ask(stand.url, home, token) for _ in range(12)} == {HELLO}
+        assert stand.alive
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -22,11 +22,14 @@ HELLO = Seen(200, "", b"hello", whole=True)
 GONE = {(502, "upstream_unavailable"), (502, "upstream_invalid")}
 
 
-def begun(stand: Stand, what: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+def begun(
+    stand: Stand, what: str, token: str = ""
+) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
     """An answer of which the first bytes have come."""
     address = urlsplit(stand.url)
     caller = http.client.HTTPConnection(address.hostname or "", address.port, timeout=WAIT_SECONDS)
-    caller.request("GET", f"/portal/customer/{what}")
+    bearer = {"authorization": f"Bearer {token}"} if token else {}
+    caller.request("GET", f"/portal/customer/{what}", headers=bearer)
     answer = caller.getresponse()
     assert answer.status == 200
     assert answer.read(len(EVENT))

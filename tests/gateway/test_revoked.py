@@ -1,0 +1,197 @@
+"""Tokens and callers that are revoked: how a list is read, and what ends with it.
+
+Provenance: attack log section 2 ("kills the session now") and row O15; RFC 7519.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.authn import delegation
+from gateway.authn.claims import subject_id
+from gateway.authn.revoked import BadRevocations, Revoked, read_revoked
+from gateway.compose.failure import CannotStart
+from gateway.compose.trust import revoked_of, strangers
+from gateway.settings import Settings
+from policies.snapshot import Snapshot
+from tests.gateway.fastpath.asking import Caller, head, playing, warm
+from tests.gateway.relay.hostile import Peer
+from tests.gateway.stage import OK, Stage
+from tests.gateway.tokens import URLS
+
+ISS = URLS["idp:customers"]
+LATER, LATER_TEXT = 4_102_444_800.0, "2100-01-01T00:00:00Z"
+WORD = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=1, max_size=40)
+
+
+def line(**words: object) -> bytes:
+    return json.dumps({"iss": ISS, "until": LATER_TEXT, **words}).encode()
+
+
+@given(st.lists(st.tuples(WORD, st.sampled_from(["jti", "sub"]), WORD), max_size=6))
+def test_every_line_ends_its_own_token_or_caller_and_nobody_elses(
+    told: list[tuple[str, str, str]],
+) -> None:
+    revoked = read_revoked(b"\n".join(line(iss=iss, **{name: word}) for iss, name, word in told))
+    words = {word for _, _, word in told} | {"another"}
+    for iss in {iss for iss, _, _ in told} | {"elsewhere"}:
+        for word in words:
+            claims = {"iss": iss, "jti": word}
+            assert revoked.token(claims, LATER - 1) is ((iss, "jti", word) in told)
+            assert not revoked.token(claims, LATER)
+            name = subject_id(iss, word)
+            assert revoked.subject(name, LATER - 1) is ((iss, "sub", word) in told)
+            assert not revoked.subject(name, LATER)
+    assert revoked.issuers == {iss for iss, _, _ in told}
+
+
+def test_of_two_lines_about_one_token_the_longer_counts() -> None:
+    short = line(jti="a", until="2030-01-01T00:00:00Z")
+    for lines in ([short, line(jti="a")], [line(jti="a"), short]):
+        assert read_revoked(b"\n".join(lines)).token({"iss": ISS, "jti": "a"}, LATER - 1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"not json", b"[]", b'{"iss":"a","jti":"b"}', line(), line(jti="a", sub="b"),
+        line(jti=""), line(jti=1), line(sub=None), line(iss="", jti="a"), line(iss=[ISS], jti="a"),
+        line(jti="a", until="2100-01-01"), line(jti="a", until=4_102_444_800),
+        line(jti="a", until="2100-01-01T00:00:00+00:00"), line(jti="a", until=None),
+        line(jti="a", more=1), b'{"iss":"a","iss":"b","jti":"c","until":"2100-01-01T00:00:00Z"}',
+        line(jti="a" * 2_049), b"\xff", b"\xef\xbb\xbf" + line(jti="a"),
+    ],
+)  # fmt: skip
+def test_line_with_another_form_makes_the_whole_list_unusable(broken: bytes) -> None:
+    """And is named by its number; nothing of it is told."""
+    with pytest.raises(BadRevocations, match=r"^line 3: "):
+        read_revoked(line(jti="a") + b"\n\n" + broken + b"\n" + line(jti="b"))
+
+
+def test_list_without_end_is_refused() -> None:
+    with pytest.raises(BadRevocations, match="more than 100000 lines"):
+        read_revoked(b"\n" * 100_001)
+
+
+def test_list_that_cannot_be_read_ends_the_start_with_its_place(
+    tmp_path: Path, believing: Snapshot
+) -> None:
+    """Absent, or with a fault; without a file nobody is revoked. An issuer that policy has not is
+    named, so that a typing error is seen."""
+    file = tmp_path / "revoked.jsonl"
+    settings = Settings.model_validate({"tokens": {"revoked_file": str(file)}})
+    with pytest.raises(CannotStart) as caught:
+        revoked_of(settings)
+    assert (caught.value.code, str(file) in caught.value.reason) == ("revocations_unusable", True)
+    file.write_bytes(line(jti="a") + b"\n{}")
+    with pytest.raises(CannotStart) as caught:
+        revoked_of(settings)
+    assert "line 2" in caught.value.reason
+    assert "tokens.revoked_file" in caught.value.remedy
+    file.write_bytes(line(jti="a") + b"\n" + line(iss="https://typo.example/", sub="b"))
+    assert strangers(revoked_of(settings), believing.issuers) == ["https://typo.example/"]
+    assert revoked_of(Settings()) == Revoked()
+
+
+@contextmanager
+def revoking(stage: Stage, *lines: bytes) -> Iterator[None]:
+    """The gateway with this list, and with none afterwards."""
+
+    async def take_over(revoked: Revoked) -> None:
+        stage.authenticator.revoke(revoked)
+        stage.streams.look()
+
+    stage.streams.keys = lambda: stage.authenticator.generation
+    stage.call(take_over(read_revoked(b"\n".join(lines))))
+    try:
+        yield
+    finally:
+        stage.call(take_over(Revoked()))
+
+
+@pytest.mark.parametrize("words", [{"jti": "j-1"}, {"sub": "u-1"}], ids=["token", "caller"])
+def test_revoked_token_is_nobodys_from_the_next_request_on(
+    stage: Stage, words: dict[str, str]
+) -> None:
+    """Though it was believed a moment ago and its header block is known; whoever is not named is
+    asked for as before, and the token counts again when the list is empty."""
+    token = stage.issuers.token("customer", jti="j-1")
+    other = stage.issuers.token("customer", jti="j-2", sub="u-2")
+    raw, others = head(stage, token=token), head(stage, token=other)
+    with Caller(stage) as caller:
+        for one in (raw, others, raw, others):
+            warm(stage, caller, one)
+        stage.upstream.requests.clear()
+        taken = stage.lane.taken
+        with revoking(stage, line(**words)):
+            for _ in range(2):
+                answer = caller.ask(raw)
+                assert answer.startswith(b"HTTP/1.1 401"), answer
+                assert b'error="invalid_token"' in answer
+            assert stage.upstream.requests == []
+            assert stage.lane.taken == taken
+            warm(stage, caller, others)
+            assert stage.ask("GET", "/v1/scope", token=token).status == 401
+        warm(stage, caller, raw)
+
+
+def test_revocation_that_is_over_ends_nothing(stage: Stage) -> None:
+    token = stage.issuers.token("customer", jti="j-1")
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 1))
+    with revoking(stage, line(jti="j-1", until=now)), Caller(stage) as caller:
+        warm(stage, caller, head(stage, token=token))
+
+
+def test_token_of_another_issuer_with_the_same_words_is_believed(stage: Stage) -> None:
+    elsewhere = URLS["idp:partners"]
+    token = stage.issuers.token("customer", jti="j-1")
+    lines = line(iss=elsewhere, jti="j-1"), line(iss=elsewhere, sub="u-1")
+    with revoking(stage, *lines), Caller(stage) as caller:
+        warm(stage, caller, head(stage, token=token))
+
+
+def test_stream_of_a_revoked_caller_ends_whole(stage: Stage) -> None:
+    """Within two seconds, after its last whole event; its record says why."""
+    raw = head(stage, token=stage.issuers.token("customer", jti="j-1"))
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n")
+        await peer.gone()
+
+    with playing(stage, script), Caller(stage) as caller:
+        caller.sock.settimeout(3)
+        caller.sock.sendall(raw)
+        received = b""
+        while b"data: 1" not in received:
+            received += caller.sock.recv(65536)
+        with revoking(stage, line(jti="j-1")):
+            while not received.endswith(b"0\r\n\r\n"):
+                piece = caller.sock.recv(65536)
+                assert piece
+                received += piece
+    assert stage.records.all[-1].code == "stream_expired"
+
+
+def test_nobody_speaks_for_a_revoked_caller(stage: Stage) -> None:
+    """A delegation that was signed before is as good as none."""
+    service = stage.issuers.sign(
+        "idp:services", stage.issuers.claims("idp:services", sub="portal-customer")
+    )
+    stage.upstream.answer = OK
+    with Caller(stage) as caller:
+        caller.ask(head(stage))
+    told = stage.upstream.requests[-1].split(delegation.HEADER + b": ")[1].split(b"\r\n")[0]
+    assert told
+    asked = [(delegation.HEADER.decode(), told.decode())]
+    assert stage.ask("GET", "/v1/scope", token=service, headers=asked).status == 200
+    with revoking(stage, line(sub="u-1")):
+        assert stage.ask("GET", "/v1/scope", token=service, headers=asked).status == 401
