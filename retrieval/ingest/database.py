@@ -34,7 +34,7 @@ from psycopg import errors, sql
 
 from retrieval.ingest import statements
 from retrieval.ingest.errors import IngestRefused
-from retrieval.ingest.fields import BODY_MAX
+from retrieval.ingest.fields import ADDRESS_MAX, BODY_MAX, LIST_MAX, TEXT_MAX, TITLE_MAX
 from retrieval.ingest.identity import thread_id, unit_id
 from retrieval.ingest.report import Outcome, Report, Sort, printable
 from retrieval.ingest.sources import Raw
@@ -44,16 +44,48 @@ OVERLAP: Final = 1_000
 """How far below the mark is read again: rows of transactions that ended out of order."""
 _PAGE: Final = 100
 _OPTIONS: Final = "-c default_transaction_read_only=on -c statement_timeout=600000"
+WORDS_MAX: Final = 100_000
+"""Characters of one `words`, as JSON."""
+
+
+def _text(name: str, most: int = ADDRESS_MAX) -> str:
+    """One character more than is stored: a longer text is refused without having come whole."""
+    return f"left({name}::text, {most + 1}) as {name}"
+
+
+def _texts(name: str, most: int = ADDRESS_MAX) -> str:
+    """As `_text`, and one entry more. For a list of lists, which is refused, a short one comes."""
+    return (
+        f"case when {name} is null then null"
+        f" when array_ndims({name}::text[]) > 1 then array[array['']]"
+        f" else array(select left(one, {most + 1}) from unnest({name}::text[]) one"
+        f" limit {LIST_MAX + 1}) end as {name}"
+    )
+
+
+_WORDS: Final = (
+    f"case when length(to_jsonb(words)::text) <= {WORDS_MAX} then to_jsonb(words) end as words"
+)
 _COLUMNS: Final[Mapping[str, str]] = {
-    "thread": "address::text, title::text, aliases::text[], description::text, purpose::text,"
-    " status::text, to_jsonb(words) as words",
-    # one character more than is stored: a longer text is refused without having come over whole
-    "unit": f"address::text, title::text, left(body::text, {BODY_MAX + 1}) as body,"
-    " language::text, active_at::timestamptz, thread::text, role::text, to_jsonb(words) as words",
-    "term": "term::text, version::integer, aliases::text[], units::text[], threads::text[],"
-    " to_jsonb(words) as words",
-    "edge": "sort::text, source::text, relation::text, target::text, confidence::float8,"
-    " status::text",
+    name: ", ".join(columns)
+    for name, columns in {
+        "thread": (
+            *(_text("address"), _text("title", TITLE_MAX), _texts("aliases", TITLE_MAX)),
+            *(_text("description", TEXT_MAX), _text("purpose", TEXT_MAX), _text("status"), _WORDS),
+        ),
+        "unit": (
+            *(_text("address"), _text("title", TITLE_MAX), _text("body", BODY_MAX)),
+            *(_text("language"), "active_at::timestamptz", _text("thread"), _text("role"), _WORDS),
+        ),
+        "term": (
+            *(_text("term", TITLE_MAX), "version::integer", _texts("aliases", TITLE_MAX)),
+            *(_texts("units"), _texts("threads"), _WORDS),
+        ),
+        "edge": (
+            *(_text("sort"), _text("source"), _text("relation"), _text("target")),
+            *("confidence::float8", _text("status")),
+        ),
+    }.items()
 }
 """In the order in which they are read: what is linked comes before its links."""
 _KEYS: Final = {
@@ -237,7 +269,9 @@ def _raw(view: str, row: Row, seen: set[Any]) -> Raw:
     place = f"{view}:{str(key)[:200]}"
     words = row["words"]
     if not isinstance(words, dict):
-        return Raw(place, {}, fault="`words` is not an object")
+        return Raw(
+            place, {}, fault=f"`words` is not an object, or longer than {WORDS_MAX} characters"
+        )
     content = {name: _plain(value) for name, value in row.items() if name != "words"}
     said = {name: value for name, value in content.items() if value is not None}
     doubled = sorted(words.keys() & {*content, "sort"})

@@ -13,6 +13,9 @@ from retrieval.ingest.labels import shown
 ADDRESS_MAX: Final = 300
 TITLE_MAX: Final = 500
 BODY_MAX: Final = 1_000_000
+TEXT_MAX: Final = 10_000
+LIST_MAX: Final = 100_000
+"""Entries of one list."""
 _ADDRESS: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,300}")
 _FIRST: Final = datetime(1, 1, 3, tzinfo=UTC)
 _LAST: Final = datetime(9999, 12, 29, tzinfo=UTC)
@@ -61,6 +64,8 @@ class Fields:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             self._wrong(name, value, "a list of text")
             return ()
+        if self._too_many(name, value):
+            return ()
         found = tuple(dict.fromkeys(prefix + one for one in value))
         for whole in found:
             reason = _address_fault(whole)
@@ -74,9 +79,16 @@ class Fields:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
             self._wrong(name, value, "a list of text")
             return ()
+        if self._too_many(name, value):
+            return ()
         if any(len(one) > most or not _encodable(one) for one in value):
             self._fault(name, "", "holds a text that cannot be stored")
         return tuple(dict.fromkeys(value))
+
+    def _too_many(self, name: str, entries: Collection[str]) -> bool:
+        if len(entries) > LIST_MAX:
+            self._fault(name, "", f"more than {LIST_MAX} entries")
+        return len(entries) > LIST_MAX
 
     def choice(self, name: str, known: Collection[str], *, default: str | None) -> str:
         value = self._get(name, default if default is not None else _MISSING)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from policies.mapping import IngestMapping
-from retrieval.ingest.fields import ADDRESS_MAX, BODY_MAX, TITLE_MAX, Fields
+from retrieval.ingest.fields import ADDRESS_MAX, BODY_MAX, TEXT_MAX, TITLE_MAX, Fields
 from retrieval.ingest.items import (
     ArtifactItem,
     DeletionItem,
@@ -39,7 +39,6 @@ ROLES: Final = ("canonical", "supporting", "report")
 LINK_STATUS: Final = ("active", "needs_human", "wrong_link")
 THREAD_STATUS: Final = ("active", "retired")
 RELATION: Final = re.compile(r"[a-z_]{1,40}")
-TEXT_MAX: Final = 10_000
 
 Record = Mapping[str, Any]
 

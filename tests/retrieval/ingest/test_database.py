@@ -19,8 +19,9 @@ from policies.loader import parse_mapping
 from retrieval.ingest import IngestRefused, Outcome, Report, Sort, run
 from retrieval.ingest.database import knowledge_base
 from retrieval.ingest.engine import marks_of
-from retrieval.ingest.fields import BODY_MAX
+from retrieval.ingest.fields import ADDRESS_MAX, BODY_MAX, LIST_MAX, TEXT_MAX, TITLE_MAX
 from retrieval.ingest.identity import unit_id
+from retrieval.ingest.native import native_items
 from retrieval.ingest.ownership import FOREIGN
 from retrieval.stores.activation import activate
 from tests.retrieval.ingest.bench import Bench, unit
@@ -347,6 +348,66 @@ def test_a_text_without_end_is_refused_and_does_not_travel(base: Base) -> None:
     report = base.run()
     assert "longer than" in {r.place: r.reason for r in report.reasons}["unit:kb/how"]
     assert base.live() == {"kb/count", "kb/odd"}
+
+
+WIDE = """
+    create schema wide;
+    create view wide.thread as select big as address, 1 as revision, true as complete, big as title,
+        array[big, big] as aliases, big as description, big as purpose, big as status,
+        jsonb_build_object('kind', big) as words from (select repeat('x', 200000)) t (big);
+    create view wide.unit as select big as address, 1 as revision, true as complete, big as title,
+        'short' as body, big as language, now() as active_at, big as thread, big as role,
+        jsonb_build_object('kind', big) as words from (select repeat('x', 200000)) t (big);
+    create view wide.term as select big as term, 1 as version, 1 as revision, true as complete,
+        array[big, big] as aliases, array[big] as units,
+        array(select 'u/' || n from generate_series(1, 100500) n) as threads,
+        '{"kind": "faq"}'::jsonb as words from (select repeat('x', 200000)) t (big)
+        union all select 'nested', 1, 1, true, array[array['a', 'b'], array['c', 'd']], null, null,
+        null;
+    create view wide.edge as select sort, big as source, big as relation, big as target,
+        1.0 as confidence, big as status, 1 as revision, true as complete
+        from (select repeat('x', 200000)) t (big), (values ('edge'), ('membership')) s (sort);
+"""
+
+
+def test_no_field_of_any_view_travels_longer_than_it_can_be_stored(base: Base) -> None:
+    base.change(WIDE)
+    marks = partial(marks_of, base.bench.dsn, "kb")
+    with knowledge_base(base.other.url, schema="wide", marks=marks) as source:
+        # below the record: how a row is read is all that is looked at
+        rows = [row for view in ("thread", "unit", "term", "edge") for row in source._rows(view)]
+        read = list(source)
+    longest: dict[str, int] = {}
+    for row in rows:
+        for name, value in row.items():
+            texts = value if isinstance(value, list) else [value]
+            length = max((len(one) for one in texts if isinstance(one, str)), default=0)
+            longest[name] = max(length, longest.get(name, 0))
+    assert longest["title"] == longest["aliases"] == longest["term"] == TITLE_MAX + 1
+    assert longest["description"] == longest["purpose"] == TEXT_MAX + 1
+    for name in ("address", "status", "language", "thread", "role", "units", "source", "relation"):
+        assert longest[name] == ADDRESS_MAX + 1, name
+    assert max(len(row.get("threads") or ()) for row in rows) == LIST_MAX + 1
+    (nested,) = (row for row in rows if row.get("term") == "nested")
+    assert (nested["aliases"], nested["units"]) == ([[""]], None)
+    words = [row["words"] for row in rows if "words" in row and row is not nested]
+    assert words == [None, None, {"kind": "faq"}]
+    assert [one.fault.partition(",")[0] for one in read if one.fault] == [
+        "`words` is not an object"
+    ] * 3
+
+
+def test_a_list_of_too_many_entries_or_of_lists_refuses_its_record(base: Base) -> None:
+    mapping = parse_mapping(SHIPPED / "mapping.yaml", base.bench.snapshot.vocabulary)
+    told = {}
+    for name, aliases in (
+        ("many", [str(number) for number in range(LIST_MAX + 1)]),
+        ("lists", [[""]]),
+    ):
+        record = {"sort": "label", "term": "T", "audience": "everyone", "aliases": aliases}
+        told[name] = [str(one) for one in native_items(mapping, name, record)]
+    assert any(f"more than {LIST_MAX} entries" in one for one in told["many"])
+    assert any("not a list of text" in one for one in told["lists"])
 
 
 def test_the_knowledge_base_is_never_written(base: Base) -> None:
