@@ -36,6 +36,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.register_profile("deep", settings.get_profile("default"), max_examples=1000)
+settings.register_profile("nightly", settings.get_profile("default"), max_examples=2_000)
 # `make mutation` asks whether a test fails, not with which smallest example.
 settings.register_profile(
     "mutation", settings.get_profile("default"), phases=[Phase.explicit, Phase.generate]

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from policies.snapshot import Snapshot
 from retrieval.contract import Answer, Pack, SubjectWire
-from tests.properties.test_non_interference import DEEP, Case, _alter, _bury, cases
+from tests.properties.test_non_interference import Case, _alter, _bury, cases
+from tests.properties.worlds import TIMEOUT_S, WORLDS
 from tests.retrieval.consumer.asking import check, cite, claim, delivery, say, units
 from tests.retrieval.stage import Stage, ids_in, stage, wire
 from tests.retrieval.world import id_of, subjects
@@ -26,6 +28,7 @@ from tests.services import Cluster, Database, VectorService, fresh_database
 T = TypeVar("T")
 TIME = re.compile(r'"delivered_at":"[^"]*"')
 DARK = id_of("label of the dark")
+PAGES = ("all", "first", "next", "after hidden", "kind", "stage", "label", "text")
 
 
 @pytest.fixture(scope="module")
@@ -48,23 +51,23 @@ def served(
         runner.run(life.__aexit__(None, None, None))
 
 
-@pytest.mark.timeout(1800 if DEEP else 400)
-@settings(max_examples=150 if DEEP else 8, phases=(Phase.explicit, Phase.generate))
-@given(case=cases())
+@pytest.mark.timeout(TIMEOUT_S)
+@settings(max_examples=WORLDS, phases=(Phase.explicit, Phase.generate))
+@given(case=cases(), pages=st.lists(st.sampled_from(PAGES), min_size=2, max_size=2, unique=True))
 def test_hidden_objects_change_no_byte_of_what_follows_a_pack(
-    runner: asyncio.Runner, served: Stage, case: Case
+    runner: asyncio.Runner, served: Stage, case: Case, pages: list[str]
 ) -> None:
     """Mandated by promise G2, on check, feedback, delivery and units, for every audience."""
-    runner.run(_holds(served, case))
+    runner.run(_holds(served, case, pages))
 
 
-async def _holds(served: Stage, case: Case) -> None:
+async def _holds(served: Stage, case: Case, pages: list[str]) -> None:
     await served.clear()
     await served.put(case.seen)
     kept = await _of_all(case, lambda who: _packs(served, case, who))
 
     async def answers(packs: Mapping[str, list[Pack]]) -> Mapping[str, list[str]]:
-        return await _of_all(case, lambda who: _asked(served, case, who, packs[who]))
+        return await _of_all(case, lambda who: _asked(served, case, who, packs[who], pages))
 
     before = await answers(kept)
     await served.put(case.hidden)
@@ -94,17 +97,29 @@ async def _packs(served: Stage, case: Case, who: str) -> list[Pack]:
     return [one.response.packs[0] for one in answers if one.response and one.response.packs]
 
 
-async def _asked(served: Stage, case: Case, who: str, packs: list[Pack]) -> list[str]:
+def _page(case: Case, name: str) -> dict[str, Any]:
+    """The query of a page of the listing."""
+    return {
+        "all": {"limit": 200},
+        "first": {"limit": 2},
+        "next": {"limit": 2, "after": case.seen.units[0].address},
+        "after hidden": {"limit": 1, "after": case.hidden.units[0].address},
+        "kind": {"kind": "report"},
+        "stage": {"lifecycle_stage": "law"},
+        "label": {"label": "dark"},
+        "text": {"text": True},
+    }[name]
+
+
+async def _asked(
+    served: Stage, case: Case, who: str, packs: list[Pack], pages: list[str]
+) -> list[str]:
     subject = subjects(served.snapshot)[who]
     hidden = case.hidden.units[0].address
     answers = [
-        *[await units(served, subject, **page) for page in (
-            {"limit": 200}, {"limit": 2}, {"limit": 2, "after": case.seen.units[0].address},
-            {"limit": 1, "after": hidden}, {"kind": "report"}, {"lifecycle_stage": "law"},
-            {"label": "dark"}, {"text": True},
-        )],
+        *[await units(served, subject, **_page(case, page)) for page in pages],
         *[one for pack in packs for one in await _about(served, subject, pack, hidden)],
-    ]  # fmt: skip
+    ]
     hidden_ids = {id_of(one.address) for one in case.hidden.named} | {DARK}
     for answer in answers:
         assert not answer.discrepancies

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from policies.snapshot import Snapshot
 from retrieval.contract import Answer
+from tests.properties.worlds import TIMEOUT_S, WORLDS
 from tests.retrieval.stage import Stage, ids_in, stage, wire
 from tests.retrieval.world import (
     EMPLOYEE,
@@ -38,8 +39,6 @@ from tests.retrieval.world import (
     subjects,
 )
 from tests.services import Cluster, Database, VectorService, fresh_database
-
-DEEP = settings().max_examples > 100
 
 WORDS = ("refund", "limit", "ledger", "password", "account", "shipping", "audit", "clerk")
 SEEN = (PUBLIC, PUBLIC, PARTNER, EMPLOYEE)
@@ -149,8 +148,8 @@ def served(
         runner.run(life.__aexit__(None, None, None))
 
 
-@pytest.mark.timeout(1800 if DEEP else 400)
-@settings(max_examples=150 if DEEP else 25, phases=(Phase.explicit, Phase.generate))
+@pytest.mark.timeout(TIMEOUT_S)
+@settings(max_examples=WORLDS, phases=(Phase.explicit, Phase.generate))
 @given(case=cases())
 def test_hidden_objects_change_no_byte_of_any_answer(
     runner: asyncio.Runner, served: Stage, case: Case

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from policies.snapshot import Snapshot
-from tests.properties.test_non_interference import DEEP, Case, _ask_everything, cases
+from tests.properties.test_non_interference import Case, _ask_everything, cases
+from tests.properties.worlds import NIGHTLY, TIMEOUT_S, WORLDS
 from tests.retrieval.signals.desk import Desk, desk
 from tests.services import Cluster, Database, VectorService, fresh_database
 
@@ -43,8 +44,8 @@ def served(
         runner.run(life.__aexit__(None, None, None))
 
 
-@pytest.mark.timeout(1800 if DEEP else 400)
-@settings(max_examples=100 if DEEP else 8, phases=(Phase.explicit, Phase.generate))
+@pytest.mark.timeout(TIMEOUT_S)
+@settings(max_examples=WORLDS if NIGHTLY else 20, phases=(Phase.explicit, Phase.generate))
 @given(case=cases())
 def test_what_others_ask_get_and_say_changes_no_byte_of_any_answer(
     runner: asyncio.Runner, served: Desk, case: Case
