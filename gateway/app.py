@@ -36,7 +36,7 @@ from gateway.relay.watch import CallerWatch
 from gateway.stations import Admitted, Granted, Inspected, Placed, Relayed
 from gateway.streams import sockets
 from gateway.streams.again import decided_anew
-from gateway.streams.answers import watched
+from gateway.streams.answers import remarks, watched
 from gateway.streams.register import End, OpenStreams
 from gateway.surfaces import openapi
 from gateway.visit import RequestSink, Visit, recorded, reset, visit_of
@@ -299,6 +299,7 @@ class _Writer:
             return
         try:
             await self._start(inspected.status, headers)
+            remarks(stream, self._send)
             self._visit.bytes_out = await relay_body(stream, self._receive, self._send, self._body)
         finally:
             await stream.aclose()

@@ -25,4 +25,5 @@ def limits_of(limits: LimitSettings) -> Limits:
         ping_s=limits.ping_ms / 1_000,
         stream_s=limits.stream_ms / 1_000,
         stream_idle_s=limits.stream_idle_ms / 1_000,
+        events_comment_s=limits.events_comment_ms / 1_000,
     )

@@ -16,7 +16,8 @@ class Limits:
 
     ``message_bytes`` bounds one message of a WebSocket, ``ping_s`` is between two pings.
     ``stream_s`` ends a socket or a stream of events whatever happens on it, ``stream_idle_s``
-    a socket that carries no message.
+    a socket that carries no message; after ``events_comment_s`` without an event its caller is
+    sent a comment.
     """
 
     header_bytes: int = 32 * 1024
@@ -35,6 +36,7 @@ class Limits:
     ping_s: float = 20.0
     stream_s: float = 3_600.0
     stream_idle_s: float = 600.0
+    events_comment_s: float = 15.0
 
     def __post_init__(self) -> None:
         if any(getattr(self, name) <= 0 for name in self.__slots__):

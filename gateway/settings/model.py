@@ -177,6 +177,8 @@ class LimitSettings(Section):
     """How long a WebSocket or a stream of events may be open."""
     stream_idle_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 600_000
     """How long a WebSocket may carry no message."""
+    events_comment_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 15_000
+    """How long a stream of events may be silent before its caller is sent a comment."""
     shared_rates: bool = False
     """Whether the rates of routes count for all gateways of a database together."""
     keep_alive_ms: Milliseconds = 15_000

@@ -4,20 +4,29 @@ Events are passed on whole, each as soon as its last byte is there: whenever we 
 the caller has read an event to its end or has nothing of it. An event of more than
 ``EVENT_BYTES`` is passed on in pieces, and ends like any other body if it must: by a reset.
 
-Source: attack log row F15, D5; WHATWG HTML, server-sent events.
+A caller, and what stands between, would take a stream that is silent for long for a dead one. So
+a comment is sent between two events then; of its upstream that says nothing.
+
+Source: attack log row F15, D5, section 4 ("Timeouts"); WHATWG HTML, server-sent events, section
+9.2.7 (a comment every 15 seconds or so).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from gateway.relay.upstream import UpstreamError, UpstreamInvalid, UpstreamResponse
 from gateway.stations import Granted
 from gateway.streams.register import End, OpenStream, OpenStreams, Sort
 
 EVENT_BYTES: Final = 64 * 1024
+COMMENT: Final = b":\n\n"
+_REMARK_S: Final = 1.0
+"""How long a comment may wait for a caller that reads slowly: it has something to read."""
+Send = Callable[[Any], Awaitable[None]]
 
 
 def watched(
@@ -37,6 +46,13 @@ def watched(
     return _Watched(response, streams, granted, again, ended)
 
 
+def remarks(response: UpstreamResponse, send: Send) -> None:
+    """Let an answer that is looked after, if it is events, send its comments like this. To be
+    called when the head of the answer was sent."""
+    if isinstance(response, _Watched):
+        response.remark_by(send)
+
+
 def is_events(response: UpstreamResponse) -> bool:
     """Whether the body is a stream of events that may end after any of them."""
     types = [value for name, value in response.headers if name == b"content-type"]
@@ -48,8 +64,9 @@ def is_events(response: UpstreamResponse) -> bool:
 class _Watched:
     """An UpstreamResponse that knows why it ended."""
 
-    __slots__ = ("_closing", "_ended", "_events", "_held", "_next", "_response", "_stream",
-                 "_streams", "_torn", "_why", "done", "headers", "status")  # fmt: skip
+    __slots__ = ("_closing", "_ended", "_events", "_held", "_next", "_pieces", "_remark",
+                 "_response", "_send", "_stream", "_streams", "_torn", "_why", "done",
+                 "headers", "status")  # fmt: skip
 
     def __init__(
         self,
@@ -69,6 +86,9 @@ class _Watched:
         self._ended = ended
         self._held = b""
         self._torn = False
+        self._pieces = 0
+        self._send: Send | None = None
+        self._remark: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._streams = streams
         identified = granted.placed.identified
@@ -98,21 +118,52 @@ class _Watched:
                 if self._why is not None:
                     self._over(self._why)
                 raise
+            finally:
+                if self._remark is not None:  # begun between two events, so it comes first
+                    await asyncio.gather(self._remark, return_exceptions=True)
             if self._why is not None:
                 self._over(self._why)
             self.done = self._response.done
             if not self._events:
                 return piece
             if not self._held and not self._torn and piece.endswith(b"\n\n"):
+                self._pieces += 1
                 return piece  # as most of them come
             if whole := self._whole(piece):
+                self._pieces += 1
                 return whole
 
     async def aclose(self) -> None:
         self._streams.leave(self._stream)
+        if self._remark is not None:
+            self._remark.cancel()
         if self._closing is not None:
             await asyncio.gather(self._closing, return_exceptions=True)
         await self._response.aclose()
+
+    def remark_by(self, send: Send) -> None:
+        """See `remarks`."""
+        if self._events:
+            self._send = send
+            self._stream.count = lambda: self._pieces
+            self._stream.on_silence = self._silent
+
+    def _silent(self) -> None:
+        """Comment, if an event has been passed on (a byte-order mark may stand before the first)
+        and none is half passed on."""
+        if self._pieces and not self._torn and self._why is None and self._remark is None:
+            self._remark = asyncio.get_running_loop().create_task(self._comment())
+
+    async def _comment(self) -> None:
+        if self._send is None:
+            return
+        try:
+            with suppress(TimeoutError, OSError):
+                async with asyncio.timeout(_REMARK_S):
+                    message = {"type": "http.response.body", "body": COMMENT, "more_body": True}
+                    await self._send(message)
+        finally:
+            self._remark = None
 
     def _whole(self, piece: bytes) -> bytes:
         """What of the events that are here may be passed on."""

@@ -70,8 +70,8 @@ class OpenStream:
     """One open stream.
 
     ``subject`` is whose it is, empty for an anonymous caller; ``ended`` the reason for which we
-    ended it, if we did; ``count`` tells how many messages went over a socket, which is how an
-    idle one is known.
+    ended it, if we did; ``count`` tells how many messages or events went over it, which is how an
+    idle one is known; ``on_silence`` is called when a stream of events has had none for long.
     """
 
     __slots__ = (
@@ -84,6 +84,7 @@ class OpenStream:
         "digest",
         "ended",
         "expires_at",
+        "on_silence",
         "opened_at",
         "sort",
         "subject",
@@ -108,6 +109,7 @@ class OpenStream:
         self.opened_at = self.decided_at = self.touched_at = now
         self.count: Callable[[], int] = lambda: 0
         self.counted = 0
+        self.on_silence: Callable[[], None] = lambda: None
         self.deciding: asyncio.Task[None] | None = None
         self.ended: End | None = None
         self._again = again
@@ -350,11 +352,14 @@ class OpenStreams:
         now = self._clock()
         if stream.sort is not Sort.BODY and now - stream.opened_at >= self._limits.stream_s:
             return End.LIMIT
-        if stream.sort is not Sort.SOCKET:
-            return None
         if (count := stream.count()) != stream.counted:
             stream.counted, stream.touched_at = count, now
-        return End.IDLE if now - stream.touched_at >= self._limits.stream_idle_s else None
+        silent_s = now - stream.touched_at
+        if stream.sort is Sort.EVENTS and silent_s >= self._limits.events_comment_s:
+            stream.touched_at = now
+            stream.on_silence()
+        idle = stream.sort is Sort.SOCKET and silent_s >= self._limits.stream_idle_s
+        return End.IDLE if idle else None
 
     def _decide(self, stream: OpenStream, *, called: bool) -> bool:
         """Begin to decide anew, where there is a reason."""
