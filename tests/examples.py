@@ -1,4 +1,4 @@
-"""How many examples a law is tried with: its own number, and in ``make test-deep`` more of them."""
+"""How much is tried: examples of a law, a part of a long list; in ``make test-deep`` more."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from hypothesis import settings
 DEEPER: Final = 10
 _DEEP: Final = settings().max_examples > 100
 """Read when tests are collected, after ``tests.conftest`` has chosen the profile."""
+
+
+def spaced(step: int) -> int:
+    """Of a long list each ``step``-th is asked in the deep profile, else a third of those."""
+    return step if _DEEP else 3 * step
 
 
 def examples(number: int, **more: Any) -> settings:

@@ -22,6 +22,7 @@ from policies.snapshot import Snapshot
 from retrieval.embedded import Embedded
 from retrieval.ingest import Exit
 from tests import peps
+from tests.examples import spaced
 from tests.gateway.cli.made import gateway
 from tests.services import Cluster, Database, fresh_database
 from tests.system import callers
@@ -218,13 +219,13 @@ def test_no_question_brings_a_customer_or_partner_what_is_not_in_print(
 ) -> None:
     """Every title that is not theirs (of 703; for customers all others, too), by thread or
     fallback; a sixth of them also by vectors alone, with their first words, and with the hidden
-    thread named."""
+    thread named. Of each a third in the ordinary profile."""
     library = corpus.library
     threads = library.threads_of(reader)
     hidden = [one for address, one in library.documents.items() if address not in threads]
     titled = library.documents.values() if reader == "customer" else hidden
-    asked = [retrieve(one.title) for one in titled]
-    for one in hidden[::6]:
+    asked = [retrieve(one.title) for one in list(titled)[:: spaced(1)]]
+    for one in hidden[:: spaced(6)]:
         words = f"{one.title} {one.sections[0].text[:200]}"
         asked.append(retrieve(words, mode="raw", k=50))
         asked.append(retrieve(one.title, thread=one.address))
@@ -236,12 +237,13 @@ def test_no_question_brings_a_customer_or_partner_what_is_not_in_print(
 
 @pytest.mark.parametrize("reader", ["employee", "agent:drafter", "agent:auditor"])
 def test_no_question_brings_others_more_than_their_rules_allow(corpus: Served, reader: str) -> None:
-    """Every eighth title, and some hidden ones by vectors alone."""
+    """Every eighth title, and some hidden ones by vectors alone; of each a third in the ordinary
+    profile."""
     library = corpus.library
     threads = library.threads_of(reader)
     hidden = [one for address, one in library.documents.items() if address not in threads]
-    asked = [retrieve(one.title) for one in list(library.documents.values())[::8]]
-    asked += [retrieve(one.title, mode="raw", k=50) for one in hidden[::20]]
+    asked = [retrieve(one.title) for one in list(library.documents.values())[:: spaced(8)]]
+    asked += [retrieve(one.title, mode="raw", k=50) for one in hidden[:: spaced(20)]]
     _check_nothing_forbidden(corpus, reader, ask(corpus, reader, asked))
 
 
