@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from policies.snapshot import Snapshot
 from retrieval.embed.quantise import SCALE
 from retrieval.embedded.sidecar.collections import Collection, Collections
 from retrieval.embedded.sidecar.operations import create_index
+from retrieval.stores.postgres.arrays import array_literal
 from retrieval.stores.qdrant import DENSE, LEXICAL, PAYLOAD_INDEXES
 from retrieval.threads.keyword import thread_form
 from tests.bench.scale.corpus import LADDER, Batch, Corpus, Thread, Unit
@@ -30,6 +32,9 @@ from tests.bench.scale.corpus import LADDER, Batch, Corpus, Thread, Unit
 OURS: Final = "units"
 PEER: Final = "peer"
 _POINTS: Final = 1_000
+_TOGETHER: Final = 10
+"""Batches a statement: what is derived of it counts each word of a class once, however many units
+have it."""
 _FACETS: Final = (
     "visibility", "readiness", "publication_state", "risk_class", "authority", "kind",
 )  # fmt: skip
@@ -96,9 +101,9 @@ def fill(
     spent = Spent()
     with (
         ThreadPoolExecutor(1) as beside,
-        psycopg.connect(url, autocommit=True) as connection,
+        psycopg.connect(url, autocommit=True, options="-c work_mem=256MB") as connection,
     ):
-        for batch in corpus.batches():
+        for batch in _together(corpus.batches()):
             began = time.perf_counter()
             indexing = beside.submit(_upsert, into, batch.units)
             _write(connection, snapshot, batch, model)
@@ -113,6 +118,14 @@ def fill(
         connection.execute("vacuum analyze")
         spent.seconds["postgres"] += time.perf_counter() - began
     return spent
+
+
+def _together(batches: Iterator[Batch]) -> Iterator[Batch]:
+    while some := list(islice(batches, _TOGETHER)):
+        yield Batch(
+            [unit for one in some for unit in one.units],
+            [thread for one in some for thread in one.threads],
+        )
 
 
 def _write(
@@ -177,8 +190,8 @@ def _revision(unit: Unit) -> dict[str, object]:
         "title": unit.title,
         "body": unit.body,
         "body_sha256": "",
-        "lexical_terms": unit.terms,
-        "lexical_weights": unit.weights,
+        "lexical_terms": array_literal(list(unit.terms)),
+        "lexical_weights": array_literal(list(unit.weights)),
     }
 
 
