@@ -19,6 +19,9 @@ from policies.snapshot import load as load_policy
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Settings (TOML). GATEWAY_CONFIG.")
 ]
+OverlayOption = Annotated[
+    Path | None, typer.Option("--overlay", metavar="DIR", help="Laid over the policy folder.")
+]
 
 
 def settings_of(config: Path | None) -> Settings:
@@ -40,11 +43,12 @@ def check(
         bool,
         typer.Option("--database", help="Also whether the database of the settings can be used."),
     ] = False,
+    overlay: OverlayOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Check settings and policy without starting anything."""
     settings = settings_of(config)
-    snapshot = policy_of(settings)
+    snapshot = policy_of(settings, overlay)
     print(f"settings ok: {config or os.environ.get('GATEWAY_CONFIG') or 'defaults'}")
     print(f"policy ok: {settings.policy or DEFAULT_FOLDER}")
     print(f"digest: {snapshot.digest}")

@@ -11,14 +11,13 @@ import json
 import re
 import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 import typer
 
 from gateway.authn.claims import subject_id
-from gateway.cli.check import ConfigOption, policy_of, settings_of
+from gateway.cli.check import ConfigOption, OverlayOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, of_database
 from gateway.cli.station import Connection, in_force, station
 from gateway.cli.terminal import columns
@@ -70,9 +69,7 @@ def grant(
     sub: SubOption = None,
     unit: Annotated[str | None, typer.Option("--unit", help="A unit's id or address.")] = None,
     thread: Annotated[str | None, typer.Option("--thread", help="A thread's, instead.")] = None,
-    overlay: Annotated[
-        Path | None, typer.Option("--overlay", metavar="DIR", help="Laid over the policy folder.")
-    ] = None,
+    overlay: OverlayOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Give a consent, if the policy in force lets this role give it."""

@@ -21,7 +21,7 @@ import psycopg
 import typer
 
 from gateway.cli.authorship import decide, person, why_denied
-from gateway.cli.check import ConfigOption, policy_of, settings_of
+from gateway.cli.check import ConfigOption, OverlayOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
 from gateway.cli.label_page import TITLES, Change, as_json, listed, name_of, shown
 from gateway.cli.station import Connection, in_force, station
@@ -68,9 +68,6 @@ AsOption = Annotated[
 RoleOption = Annotated[str, typer.Option("--role", help="In which role (`role:risk_officer`).")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is kept.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="`json`: one object a line.")]
-OverlayOption = Annotated[
-    Path | None, typer.Option("--overlay", metavar="DIR", help="Laid over the policy folder.")
-]
 
 
 @app.command("pending")

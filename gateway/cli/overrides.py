@@ -20,7 +20,7 @@ import psycopg
 import typer
 
 from gateway.cli.authorship import decide, person, why_denied
-from gateway.cli.check import ConfigOption, policy_of, settings_of
+from gateway.cli.check import ConfigOption, OverlayOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
 from gateway.cli.station import Connection, in_force, station
 from gateway.cli.terminal import columns, line
@@ -61,9 +61,6 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="What `list` tells
 AsOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Who asks or decides.")]
 RoleOption = Annotated[str, typer.Option("--role", help="In which role (`role:risk_officer`).")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is kept.")]
-OverlayOption = Annotated[
-    Path | None, typer.Option("--overlay", metavar="DIR", help="Laid over the policy folder.")
-]
 
 
 @app.command("ask")

@@ -15,19 +15,22 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.check import ConfigOption, policy_of, settings_of
+from gateway.cli.check import ConfigOption, OverlayOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
 from gateway.cli.terminal import line
 from gateway.cli.web import secure
+from gateway.compose.state import running_here
 from gateway.errors import Code, Refusal
 from gateway.ingress.normalise import segments_of
 from gateway.placement import ANONYMOUS
+from gateway.settings import Settings
 from gateway.surfaces.forward_auth.probing import Through, Upstream, standing_in
 from gateway.surfaces.forward_auth.proving import Finding, Outcome, Subject, findings
 from policies.bindings import Route, RouteMode, SegmentSort
 from policies.snapshot import Snapshot
 
 PART: Final = "selftest"
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 ThroughOption = Annotated[
     str, typer.Option("--through", metavar="URL", help="The proxy, as callers reach it.")
@@ -59,10 +62,13 @@ def selftest(
     token_file: TokenOption = None,
     as_upstream: UpstreamOption = "",
     host: HostOption = "",
+    overlay: OverlayOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Prove that a proxy which asks for decisions refuses what it must."""
-    snapshot = policy_of(settings_of(config))
+    settings = settings_of(config)
+    _no_gateway(settings, _proxy(through), through)
+    snapshot = policy_of(settings, overlay)
     closed = _canonical(path) if path else _closed(snapshot)
     opened = _visited(snapshot)
     lines: tuple[str, ...] = ()
@@ -114,6 +120,23 @@ def _proxy(through: str) -> Through:
         return Through.of(through)
     except ValueError as error:
         raise Failure(Exit.USAGE, "bad_address", flat(error), "name the proxy alone") from error
+
+
+def _no_gateway(settings: Settings, proxy: Through, through: str) -> None:
+    """Return unless that is the gateway itself, which has no proxy before it to be shown.
+
+    Raises: Failure.
+    """
+    own = running_here(settings)
+    if own is not None and _place(proxy) == _place(Through.of(own)):
+        reason = f"`{line(through)}` is the gateway itself: nothing would be shown of a proxy"
+        remedy = "name the address of the proxy that asks it for decisions"
+        raise Failure(Exit.USAGE, "not_a_proxy", reason, remedy)
+
+
+def _place(one: Through) -> tuple[str, int]:
+    """Host and port; all names of this machine's loopback are one."""
+    return "localhost" if one.host in _LOOPBACK else one.host, one.port
 
 
 @contextlib.contextmanager

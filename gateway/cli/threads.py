@@ -12,14 +12,16 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from pydantic import BaseModel, ValidationError
 
-from gateway.cli.check import ConfigOption, policy_of, settings_of
+from gateway.cli.check import ConfigOption, OverlayOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
+from gateway.cli.shared_options import sharing
 from gateway.cli.terminal import columns, line
 from gateway.cli.thread_page import TITLES, edited_lines, history_lines, listed, shown_lines
 from gateway.compose.stores import attached
@@ -38,9 +40,6 @@ RoleOption = Annotated[str, typer.Option("--role", help="In which role (`role:kn
 AsOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Who edits; it is kept.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is kept.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-OverlayOption = Annotated[
-    Path | None, typer.Option("--overlay", metavar="DIR", help="Laid over the policy folder.")
-]
 ThreadArgument = Annotated[str, typer.Argument(metavar="THREAD", help="Its canonical address.")]
 UnitArgument = Annotated[str, typer.Argument(metavar="UNIT", help="A unit's canonical address.")]
 ExpectOption = Annotated[
@@ -49,70 +48,74 @@ ExpectOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Whose threads are looked at, in which role, and how it is told."""
+
+    source: SourceOption
+    role: RoleOption
+    as_json: JsonOption = False
+    overlay: OverlayOption = None
+    config: ConfigOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Editing(Reading):
+    """And who changes them, why, and what was seen."""
+
+    author: AsOption
+    reason: ReasonOption
+    expect: ExpectOption = None
+
+
 @app.command("list")
-def list_threads(
-    source: SourceOption,
-    role: RoleOption,
-    as_json: JsonOption = False,
-    overlay: OverlayOption = None,
-    config: ConfigOption = None,
-) -> None:
+@sharing
+def list_threads(asked: Reading) -> None:
     """List the threads of a source by address."""
     rows: list[tuple[str, ...]] = [TITLES]
-    with _owners(role, AdminAction.READ_THREADS, overlay, config) as owners:
+    with _owners(asked, AdminAction.READ_THREADS) as owners:
         after: str | None = ""
         while after is not None:
-            page = owners.threads(source, after=after)
+            page = owners.threads(asked.source, after=after)
             for one in page.threads:
-                if as_json:
+                if asked.as_json:
                     print(one.model_dump_json())
                 else:
                     rows.append(listed(one))
             after = page.after
-    if not as_json:
+    if not asked.as_json:
         for text in columns(rows) if len(rows) > 1 else ["no threads"]:
             print(text)
 
 
 @app.command("show")
-def show(
-    thread: ThreadArgument,
-    source: SourceOption,
-    role: RoleOption,
-    as_json: JsonOption = False,
-    overlay: OverlayOption = None,
-    config: ConfigOption = None,
-) -> None:
+@sharing
+def show(asked: Reading, thread: ThreadArgument) -> None:
     """Show a thread with its members, artifacts, terms, edges and health."""
-    with _owners(role, AdminAction.READ_THREADS, overlay, config) as owners:
-        found = owners.show(source, thread)
-    _print(found, shown_lines(found), as_json)
+    with _owners(asked, AdminAction.READ_THREADS) as owners:
+        found = owners.show(asked.source, thread)
+    _print(found, shown_lines(found), asked.as_json)
 
 
 @app.command("history")
+@sharing
 def history(
+    asked: Reading,
     thread: ThreadArgument,
-    source: SourceOption,
-    role: RoleOption,
     before: Annotated[int, typer.Option(help="Older ones than this revision.")] = 2**31 - 1,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
-    as_json: JsonOption = False,
-    overlay: OverlayOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Tell who changed a thread, when, why and what, the newest first."""
-    with _owners(role, AdminAction.READ_THREADS, overlay, config) as owners:
-        found = owners.history(source, thread, before=before, limit=limit)
-    _print(found, history_lines(found), as_json)
+    with _owners(asked, AdminAction.READ_THREADS) as owners:
+        found = owners.history(asked.source, thread, before=before, limit=limit)
+    _print(found, history_lines(found), asked.as_json)
 
 
 @app.command("set")
+@sharing
 def set_words(
+    asked: Editing,
     thread: ThreadArgument,
-    source: SourceOption,
-    author: AsOption,
-    role: RoleOption,
-    reason: ReasonOption,
     title: Annotated[str | None, typer.Option(help="A new thread needs one.")] = None,
     alias: Annotated[
         list[str] | None, typer.Option(help="Another name; all that it has from now on.")
@@ -124,10 +127,6 @@ def set_words(
         list[str] | None,
         typer.Option(metavar="FACET=WORD", help="A word of its label; a new thread needs all."),
     ] = None,
-    expect: ExpectOption = None,
-    as_json: JsonOption = False,
-    overlay: OverlayOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Make a thread, or change its words and its label."""
     said = {
@@ -139,91 +138,60 @@ def set_words(
         "label": dict(_pair(one) for one in label or ()),
     }
     change = {"do": "set", **{name: value for name, value in said.items() if value is not None}}
-    with _owners(role, AdminAction.EDIT_THREADS, overlay, config) as owners:
-        _edit(owners, source, thread, [change], expect, author, reason, as_json)
+    with _owners(asked, AdminAction.EDIT_THREADS) as owners:
+        _edit(owners, asked, thread, [change])
 
 
 @app.command("add")
+@sharing
 def add(
+    asked: Editing,
     thread: ThreadArgument,
     unit: UnitArgument,
-    source: SourceOption,
-    author: AsOption,
-    role: RoleOption,
-    reason: ReasonOption,
     link: Annotated[str, typer.Option(help="`canonical`, `supporting`, `report`.")] = "canonical",
     confidence: Annotated[float, typer.Option(help="0 to 1.")] = 1.0,
     status: Annotated[
         str | None, typer.Option(help="`active`, `needs_human`, `wrong_link`.")
     ] = None,
-    expect: ExpectOption = None,
-    as_json: JsonOption = False,
-    overlay: OverlayOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Add a unit to a thread, or say its link anew."""
     change = {"do": "add_member", "unit": unit, "role": link, "confidence": confidence}
     if status is not None:
         change["status"] = status
-    with _owners(role, AdminAction.EDIT_THREADS, overlay, config) as owners:
-        _edit(owners, source, thread, [change], expect, author, reason, as_json)
+    with _owners(asked, AdminAction.EDIT_THREADS) as owners:
+        _edit(owners, asked, thread, [change])
 
 
 @app.command("drop")
-def drop(
-    thread: ThreadArgument,
-    unit: UnitArgument,
-    source: SourceOption,
-    author: AsOption,
-    role: RoleOption,
-    reason: ReasonOption,
-    expect: ExpectOption = None,
-    as_json: JsonOption = False,
-    overlay: OverlayOption = None,
-    config: ConfigOption = None,
-) -> None:
+@sharing
+def drop(asked: Editing, thread: ThreadArgument, unit: UnitArgument) -> None:
     """Take a unit out of a thread."""
     change = {"do": "drop_member", "unit": unit}
-    with _owners(role, AdminAction.EDIT_THREADS, overlay, config) as owners:
-        _edit(owners, source, thread, [change], expect, author, reason, as_json)
+    with _owners(asked, AdminAction.EDIT_THREADS) as owners:
+        _edit(owners, asked, thread, [change])
 
 
 @app.command("bury")
-def bury(
-    thread: ThreadArgument,
-    source: SourceOption,
-    author: AsOption,
-    role: RoleOption,
-    reason: ReasonOption,
-    expect: ExpectOption = None,
-    as_json: JsonOption = False,
-    overlay: OverlayOption = None,
-    config: ConfigOption = None,
-) -> None:
+@sharing
+def bury(asked: Editing, thread: ThreadArgument) -> None:
     """Take a thread away from every reader; `set` brings it back."""
-    with _owners(role, AdminAction.EDIT_THREADS, overlay, config) as owners:
-        _edit(owners, source, thread, [{"do": "bury"}], expect, author, reason, as_json)
+    with _owners(asked, AdminAction.EDIT_THREADS) as owners:
+        _edit(owners, asked, thread, [{"do": "bury"}])
 
 
 @app.command("apply")
+@sharing
 def apply(
+    asked: Editing,
     thread: ThreadArgument,
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="A JSON list of changes; `-`: stdin.")
     ],
-    source: SourceOption,
-    author: AsOption,
-    role: RoleOption,
-    reason: ReasonOption,
-    expect: ExpectOption = None,
-    as_json: JsonOption = False,
-    overlay: OverlayOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Make several changes as one revision, of every sort: artifacts, terms and edges, too."""
     changes = _changes(file)
-    with _owners(role, AdminAction.EDIT_THREADS, overlay, config) as owners:
-        _edit(owners, source, thread, changes, expect, author, reason, as_json)
+    with _owners(asked, AdminAction.EDIT_THREADS) as owners:
+        _edit(owners, asked, thread, changes)
 
 
 @app.command("check")
@@ -268,14 +236,12 @@ def check(
 
 
 @contextmanager
-def _owners(
-    role: str, action: AdminAction, overlay: Path | None, config: Path | None
-) -> Iterator[Owners]:
+def _owners(asked: Reading, action: AdminAction) -> Iterator[Owners]:
     """The service, if the policy lets this role do that. Raises: Failure."""
-    settings = settings_of(config)
-    snapshot = policy_of(settings, overlay)
-    if not snapshot.decide_admin(frozenset({role}), action).allowed:
-        reason = f"the policy lets no `{role}` do `{action}`"
+    settings = settings_of(asked.config)
+    snapshot = policy_of(settings, asked.overlay)
+    if not snapshot.decide_admin(frozenset({asked.role}), action).allowed:
+        reason = f"the policy lets no `{asked.role}` do `{action}`"
         raise Failure(Exit.REFUSED, "threads_refused", reason, "see rules/admin.csv for roles")
     from gateway.compose.owning import owners_of  # late: they load every house
 
@@ -298,28 +264,20 @@ def _refusing() -> Iterator[None]:
         raise Failure(code, str(refused.why), line(refused.reason), remedy) from refused
 
 
-def _edit(
-    owners: Owners,
-    source: str,
-    thread: str,
-    changes: list[Any],
-    expect: int | None,
-    author: str,
-    reason: str,
-    as_json: bool,
-) -> None:
+def _edit(owners: Owners, asked: Editing, thread: str, changes: list[Any]) -> None:
     from gateway.compose.owning import Editor, OwnersRefused, Why
 
+    expect = asked.expect
     if expect is None:
         try:
-            expect = owners.show(source, thread).revision
+            expect = owners.show(asked.source, thread).revision
         except OwnersRefused as refused:
             if refused.why is not Why.UNKNOWN_THREAD:
                 raise
             expect = 0
     edit = _valid({"thread": thread, "expected_revision": expect, "changes": changes})
-    edited: Edited = owners.edit(source, edit, Editor(author, reason))
-    _print(edited, edited_lines(edited), as_json)
+    edited: Edited = owners.edit(asked.source, edit, Editor(asked.author, asked.reason))
+    _print(edited, edited_lines(edited), asked.as_json)
 
 
 def _valid(said: Mapping[str, Any]) -> ThreadEdit:

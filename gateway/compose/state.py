@@ -25,10 +25,14 @@ def state_folder(settings: Settings) -> Path:
 
 def running_address(settings: Settings) -> str:
     """The address of the gateway that runs on this state folder, else the configured one."""
+    return running_here(settings) or f"http://{settings.listen.public}"
+
+
+def running_here(settings: Settings) -> str | None:
+    """The address of the gateway that runs on this state folder, if one does."""
     told = _told(state_folder(settings) / RUNNING_FILE)
-    if isinstance(told.get("url"), str) and _alive(told.get("pid")):
-        return str(told["url"])
-    return f"http://{settings.listen.public}"
+    alive = isinstance(told.get("url"), str) and _alive(told.get("pid"))
+    return str(told["url"]) if alive else None
 
 
 def running_admin(settings: Settings) -> str:

@@ -75,6 +75,24 @@ def test_a_gateway_that_starts_no_worker_watches_none(env: dict[str, str]) -> No
     asyncio.run(main())
 
 
+def test_a_selftest_of_the_gateway_itself_is_none_of_a_proxy(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be refused as a proxy is, and nothing would be shown of any."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+
+    async def main() -> None:
+        async with up(env) as (gateway, _):
+            for address in (gateway.url, gateway.url.replace("127.0.0.1", "localhost")):
+                assert await asyncio.to_thread(run, ["selftest", "--through", address]) == 2
+                out, err = capsys.readouterr()
+                assert out == ""
+                assert err.startswith("gateway: error: not_a_proxy: ")
+
+    asyncio.run(main())
+
+
 def test_gateway_starts_on_empty_stores_and_is_ready(
     services: Embedded, empty_database: Database, tmp_path: Path
 ) -> None:

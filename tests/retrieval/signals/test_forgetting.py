@@ -45,9 +45,7 @@ def test_a_gap_goes_with_its_events_and_takes_its_words_and_its_proposal_along(
         await close(ready, "done")
         await ready.ask(ABOUT)
         await ready.settle()
-        await ready.stage.sql(
-            "insert into brain.signal_overflow select current_date - 500, 'a', 1"
-        )
+        await ready.stage.sql("insert into brain.signal_overflow select current_date - 500, 'a', 1")
         kept = ready.settings.events_kept_months
         await grow_old(ready, kept - 1)
         await ready.settle()
