@@ -99,7 +99,7 @@ async def _packs(served: Stage, case: Case, who: str) -> list[Pack]:
 
 def _page(case: Case, name: str) -> dict[str, Any]:
     """The query of a page of the listing."""
-    return {
+    made: dict[str, dict[str, Any]] = {
         "all": {"limit": 200},
         "first": {"limit": 2},
         "next": {"limit": 2, "after": case.seen.units[0].address},
@@ -108,7 +108,8 @@ def _page(case: Case, name: str) -> dict[str, Any]:
         "stage": {"lifecycle_stage": "law"},
         "label": {"label": "dark"},
         "text": {"text": True},
-    }[name]
+    }
+    return made[name]
 
 
 async def _asked(
