@@ -5,7 +5,8 @@
 
 Laws
     * A line ends one token (``jti``), or all of one caller (``sub``), until its moment: the end of
-      the token, or of the caller's last one. ``iss`` is the word of the tokens, byte for byte.
+      the token, or of the caller's last one. It counts for as long after it as a token does
+      (``LEEWAY_S``). ``iss`` is the word of the tokens, byte for byte.
     * A line that cannot be read makes the whole file unusable: nobody stays believed because of
       a slip of the pen. Blank lines are none.
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from gateway.authn.claims import subject_id
+from gateway.authn.claims import LEEWAY_S, subject_id
 from gateway.errors import GatewayError
 from gateway.ingress.strict_json import Json, NotStrictJson, parse_object
 
@@ -83,7 +84,7 @@ def _line(line: bytes) -> tuple[str, str, str, float]:
     if not {"iss", "until"} <= told.keys() or names not in ({"jti"}, {"sub"}):
         raise ValueError("not exactly `iss`, `until` and one of `jti` and `sub`")
     (name,) = names
-    return _word(told, "iss"), name, _word(told, name), _moment(told["until"])
+    return _word(told, "iss"), name, _word(told, name), _moment(told["until"]) + LEEWAY_S
 
 
 def _word(told: Mapping[str, Json], name: str) -> str:

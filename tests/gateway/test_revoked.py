@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.authn import delegation
-from gateway.authn.claims import subject_id
+from gateway.authn.claims import LEEWAY_S, subject_id
 from gateway.authn.revoked import BadRevocations, Revoked, read_revoked
 from gateway.compose.failure import CannotStart
 from gateway.compose.trust import revoked_of, strangers
@@ -46,10 +46,10 @@ def test_every_line_ends_its_own_token_or_caller_and_nobody_elses(
         for word in words:
             claims = {"iss": iss, "jti": word}
             assert revoked.token(claims, LATER - 1) is ((iss, "jti", word) in told)
-            assert not revoked.token(claims, LATER)
+            assert not revoked.token(claims, LATER + LEEWAY_S)
             name = subject_id(iss, word)
             assert revoked.subject(name, LATER - 1) is ((iss, "sub", word) in told)
-            assert not revoked.subject(name, LATER)
+            assert not revoked.subject(name, LATER + LEEWAY_S)
     assert revoked.issuers == {iss for iss, _, _ in told}
 
 
@@ -143,11 +143,25 @@ def test_revoked_token_is_nobodys_from_the_next_request_on(
         warm(stage, caller, raw)
 
 
+def moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
 def test_revocation_that_is_over_ends_nothing(stage: Stage) -> None:
-    token = stage.issuers.token("customer", jti="j-1")
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 1))
-    with revoking(stage, line(jti="j-1", until=now)), Caller(stage) as caller:
+    token, over = stage.issuers.token("customer", jti="j-1"), moment(time.time() - LEEWAY_S - 1)
+    with revoking(stage, line(jti="j-1", until=over)), Caller(stage) as caller:
         warm(stage, caller, head(stage, token=token))
+
+
+def test_token_revoked_until_its_end_is_not_believed_past_it(stage: Stage) -> None:
+    """Clocks differ, so a token is believed for some seconds after its end; not a revoked one."""
+    ends = int(time.time()) - 5
+    token = stage.issuers.token("customer", jti="j-1", iat=ends - 60, exp=ends)
+    with Caller(stage) as caller:
+        warm(stage, caller, head(stage, token=token))
+        for words in {"jti": "j-1"}, {"sub": "u-1"}:
+            with revoking(stage, line(**words, until=moment(ends))):
+                assert caller.ask(head(stage, token=token)).startswith(b"HTTP/1.1 401")
 
 
 def test_token_of_another_issuer_with_the_same_words_is_believed(stage: Stage) -> None:
