@@ -180,7 +180,7 @@ class _Watched:
         """What an upstream left unfinished is its caller's to judge, at the end."""
         if not self._held:
             raise StopAsyncIteration
-        rest, self._held = self._held, b""
+        rest, self._held, self._torn = self._held, b"", True
         return rest
 
     def _over(self, why: End) -> None:

@@ -91,8 +91,11 @@ class Pieces:
         return
 
 
-async def passed_on(pieces: list[tuple[bytes, bool]]) -> list[tuple[bytes, bool]]:
-    """What a caller gets of these pieces, and what of it is a comment."""
+async def passed_on(
+    pieces: list[tuple[bytes, bool]], *, slow: bool = False
+) -> list[tuple[bytes, bool]]:
+    """What a caller gets of these pieces, and what of it is a comment. A slow one reads each piece
+    so late that the stream is called silent meanwhile."""
     register, received = Register(), list[tuple[bytes, bool]]()
 
     def silent() -> None:
@@ -117,19 +120,28 @@ async def passed_on(pieces: list[tuple[bytes, bool]]) -> list[tuple[bytes, bool]
     remarks(response, send)
     async for piece in response:
         received.append((piece, False))
+        if slow:
+            silent()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
     await response.aclose()
     return received
 
 
-@example(pieces=[("\ufeffdata: a".encode(), False), (b"\n\n", True)], event_bytes=64 * 1024)
-@given(pieces=PIECES, event_bytes=st.sampled_from([1, 8, 64 * 1024]))
-def test_comment_changes_no_event(pieces: list[tuple[bytes, bool]], event_bytes: int) -> None:
+@example(
+    pieces=[("\ufeffdata: a".encode(), False), (b"\n\n", True)], event_bytes=64 * 1024, slow=False
+)
+@example(pieces=[(b"data: a\n\ndata: b", False)], event_bytes=64 * 1024, slow=True)
+@given(pieces=PIECES, event_bytes=st.sampled_from([1, 8, 64 * 1024]), slow=st.booleans())
+def test_comment_changes_no_event(
+    pieces: list[tuple[bytes, bool]], event_bytes: int, slow: bool
+) -> None:
     """Wherever pieces begin, whatever lines end with, and also where an event is too long to be
     held: a client reads the same events, and all other bytes are the upstream's."""
     said = b"".join(piece for piece, _ in pieces)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answers, "EVENT_BYTES", event_bytes)
-        received = asyncio.run(passed_on(pieces))
+        received = asyncio.run(passed_on(pieces, slow=slow))
     assert read(b"".join(piece for piece, _ in received)) == read(said)
     assert b"".join(piece for piece, ours in received if not ours) == said
     assert {piece for piece, ours in received if ours} <= {COMMENT}
