@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 _ENGLISH: Final = """
-a about all also am an and any are as at be been being but by can could did do does doing
-explain find for from get give had happen happens has have having he her here him his how i if
-in into is it its just know like me mean more most much my need no not of on one or our out over
+a about all also am an and any are as at be been being but by can could did do does doing explain
+find for from get give had happen happens has have having he her here him his how i if in into is it
+its just know like may me mean might more most much must my need no not of on one or our out over
 please said same say says shall she should show so some such tell than that the their them then
-there these they this those to too under up us very want was we were what when where whether
-which who whom whose why will with work works would you your
+there these they this those to too under up us very want was we were what when where whether which
+who whom whose why will with work works would you your
 """
 _GERMAN: Final = """
 aber als am an auch auf aus bei bin bis da das dass dein dem den der des die dies diese dieser
@@ -36,9 +36,10 @@ hay la las lo los me mi no nos o para pero por porque puedo que quien quién qu�
 son su sus tiene tu un una unas uno unos y yo
 """
 _VIETNAMESE: Final = """
-bao bị bởi cho chưa có của cách các còn cùng cũng do gì giữa hay hoặc hãy khi không là làm lại
-mà một nào này nên nếu như nhưng những nó ra rằng sao sẽ theo thì thế trong tôi từ và vào về với
-vì xin đã đang đâu đây đó được để ở
+ai bao bị bởi cho chúng chưa chỉ các cách còn có cùng cũng của cứ do giữa gì hay hoặc hãy hơn họ
+khi khác không là làm lâu lên lại mà mọi mỗi một nhiêu như nhưng những nào này nên nó nếu nữa phải
+qua ra rất rằng rồi sao sau sẽ theo thì thế trong trên trước tôi tại tới từ việc và vào vì vẫn vậy
+về với xin xảy đang điều đâu đây đã đó được đến để ở
 """
 
 FUNCTION_WORDS: Final = frozenset(

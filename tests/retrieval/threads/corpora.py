@@ -19,7 +19,6 @@ import psycopg
 from deploy.demo.expected import CORPUS
 from policies.loader import parse_mapping
 from policies.snapshot import Snapshot
-from policies.thresholds import Thresholds
 from retrieval.contract import SubjectWire
 from retrieval.embed.cache import CachedEmbedder
 from retrieval.embed.registry import embedder
@@ -27,8 +26,6 @@ from retrieval.ingest import run
 from retrieval.stores.activation import activate
 from retrieval.stores.ports import TruthReader
 from retrieval.stores.roles import INGEST, dsn_for
-from retrieval.threads.rank import chosen, standings
-from retrieval.threads.resolve import Resolver
 from tests import peps
 from tests.retrieval.world import subject
 from tests.services import Database
@@ -94,31 +91,6 @@ async def answerable(reader: TruthReader, asked: Sequence[Question]) -> list[Que
         for question in asked
         if not question.thread or await reader.thread_by_reference(question.thread) is not None
     ]
-
-
-async def offered(
-    reader: TruthReader, resolver: Resolver, question: str, thresholds: Thresholds
-) -> list[str]:
-    """The addresses of the threads that a question ends in, as the service would choose them."""
-    found = await resolver.resolve(reader, query=question, reference=None, thresholds=thresholds)
-    ranked = await standings(reader, found.candidates, exclude=frozenset())
-    if all(one.weak(thresholds) for one in ranked):
-        return []
-    return [one.thread.canonical_address for one in chosen(ranked, thresholds)]
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Counts over questions: how many found a thread, and how many of those only wrong ones."""
-
-    asked: int
-    hits: int
-    wrong: int
-
-    @classmethod
-    def of(cls, asked: Sequence[Question], found: Sequence[Sequence[str]]) -> Rates:
-        hits = [(q.thread, threads) for q, threads in zip(asked, found, strict=True) if threads]
-        return cls(len(asked), len(hits), sum(gold not in threads for gold, threads in hits))
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
