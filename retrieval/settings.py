@@ -34,7 +34,7 @@ class ResolutionSettings(_Section):
     """Tokens of a question that are tried as an explicit reference; each is one look-up."""
     shortlist: Count = 24
     """Candidates that are ranked with health, recency, authority and lifecycle."""
-    centroids_max: Annotated[int, Field(ge=1, le=100_000)] = 5_000
+    centroids_max: Annotated[int, Field(ge=1, le=100_000)] = 2_000
     """Up to so many permitted threads, each is compared with the question by its centroid; beyond,
     only those that words, labels or addresses found."""
 

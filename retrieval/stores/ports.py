@@ -154,7 +154,7 @@ class TruthReader(Protocol):
     async def centroid_state(self, model: str) -> bytes:
         """A hash of what ``centroid_parts`` would say of all permitted active threads.
 
-        Cost: one query that judges every thread: 2.5 ms for 700.
+        Cost: one query over the parts of these threads: 3 ms for 100 threads of 8 parts each.
         """
         ...
 

@@ -40,32 +40,14 @@ def _counted(alias: str) -> str:
     )
 
 
-def _hashed(classes: str, alias: str) -> str:
-    """Membership in a list of classes, looked up in a hash and not walked: for statements that
-    judge every row of a table. `case` keeps the planner from making a join of it."""
-    return (
-        f"case when {alias}.class_id in (select unnest(%(scope_{classes})s::smallint[]))"
-        " then true else false end"
-    )
-
-
-def _compartments(alias: str) -> str:
-    return (
-        f"{alias}.tenant = any(%(scope_tenants)s::text[])"
-        f" and {alias}.jurisdiction = any(%(scope_jurisdictions)s::text[])"
-    )
-
-
 def _counted_hashed(alias: str) -> str:
-    """As `_counted`."""
-    return f"({_compartments(alias)} and {_hashed('plain', alias)})"
-
-
-def _bound_hashed(alias: str) -> str:
-    """As `_bound`."""
+    """As `_counted`, but the list is looked up in a hash and not walked: for statements that judge
+    many rows. `case` keeps the planner from making a join of it."""
     return (
-        f"({_compartments(alias)} and ({_hashed('plain', alias)} or"
-        f" ({alias}.id = any(%(scope_units)s::uuid[]) and {_hashed('consented', alias)})))"
+        f"({alias}.tenant = any(%(scope_tenants)s::text[])"
+        f" and {alias}.jurisdiction = any(%(scope_jurisdictions)s::text[])"
+        f" and case when {alias}.class_id in (select unnest(%(scope_plain)s::smallint[]))"
+        " then true else false end)"
     )
 
 
@@ -280,24 +262,35 @@ where u.canonical_address = any(%(addresses)s::text[]) and m.role = 'canonical'
 order by m.thread_id, u.id
 """
 
-_CENTROID_PARTS: Final = f"""
-from brain.thread_partial p
+
+def _centroid_parts(among: str) -> str:
+    """From the threads on: those of other classes are not looked at. In two halves, so that a list
+    of a thousand classes is looked up in the index and not walked again for every thread."""
+    return f"""
+from (select t.id from brain.thread t where t.status = 'active' {among} and {_counted("t")}
+      union all
+      select t.id from brain.thread t
+      where t.id = any(%(scope_units)s::uuid[]) and t.status = 'active' {among} and {_bound("t")}
+        and not t.class_id = any(%(scope_plain)s::smallint[])) t
+join brain.thread_partial p on p.thread_id = t.id
 where {_counted_hashed("p")}
-  and p.thread_id in (select t.id from brain.thread t
-                      where t.status = 'active' and {_bound_hashed("t")} offset 0)
 """
+
+
 _PART_KEY: Final = "case when p.vector_model = %(model)s then p.vector_key end"
 _PART_ORDER: Final = "order by p.thread_id, p.class_id, p.tenant, p.jurisdiction"
-_AMONG: Final = " and p.thread_id = any(%(ids)s::uuid[])"
-CENTROID_PARTS: Final = f"select p.thread_id, {_PART_KEY} {_CENTROID_PARTS} {_PART_ORDER}"
+_PARTS: Final = f"select p.thread_id, {_PART_KEY}"
+CENTROID_PARTS: Final = f"{_PARTS} {_centroid_parts('')} {_PART_ORDER}"
 CENTROID_PARTS_OF: Final = (
-    f"select p.thread_id, {_PART_KEY} {_CENTROID_PARTS} {_AMONG} {_PART_ORDER}"
+    f"{_PARTS} {_centroid_parts('and t.id = any(%(ids)s::uuid[])')} {_PART_ORDER}"
 )
 # What all of these parts are, as one hash: most requests need to know no more.
 CENTROID_STATE: Final = f"""
-select sha256(convert_to(coalesce(string_agg(
-    p.thread_id::text || coalesce({_PART_KEY}::text, '-'), ',' {_PART_ORDER}), ''), 'UTF8'))
-{_CENTROID_PARTS}
+select sha256(coalesce(string_agg(
+    uuid_send(p.thread_id)
+    || uuid_send(coalesce({_PART_KEY}, '00000000-0000-0000-0000-000000000000')),
+    '' order by p.thread_id, {_PART_KEY}), ''))
+{_centroid_parts("")}
 """
 
 VECTOR_SUMS: Final = f"""

@@ -45,8 +45,9 @@ from gate.active_revision a
 
 
 # Row-level security makes plans of many parts: planning costs 0.5 to 3 ms, running 0.3. The few
-# statements are planned once per connection; their plans do not depend on the values.
-_PLANNING: Final = "-c plan_cache_mode=force_generic_plan"
+# statements are planned once per connection; their plans do not depend on the values. Such a plan
+# takes a list of classes for most of a table, and would walk it; every statement has an index.
+_PLANNING: Final = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
 
 
 class PostgresTruth:
