@@ -66,6 +66,8 @@ def test_of_two_lines_about_one_token_the_longer_counts() -> None:
         line(jti=""), line(jti=1), line(sub=None), line(iss="", jti="a"), line(iss=[ISS], jti="a"),
         line(jti="a", until="2100-01-01"), line(jti="a", until=4_102_444_800),
         line(jti="a", until="2100-01-01T00:00:00+00:00"), line(jti="a", until=None),
+        line(jti="a", until="2100-1-1T0:0:0Z"), line(jti="a", until="٢١٠٠-01-01T00:00:00Z"),
+        line(jti="a", until="2100-02-29T00:00:00Z"), line(jti="a", until="2100-01-01T25:00:00Z"),
         line(jti="a", more=1), b'{"iss":"a","iss":"b","jti":"c","until":"2100-01-01T00:00:00Z"}',
         line(jti="a" * 2_049), b"\xff", b"\xef\xbb\xbf" + line(jti="a"),
     ],
