@@ -7,13 +7,14 @@ Laws
 
 Theory of ``WordPairs``: what stands side by side in a question does so in its answer, too.
 The ordered windows of the sequential dependence model (Metzler and Croft 2005), as a share: of
-the weight of the question's neighbouring pairs (the idf of both words), that of the pairs which a
-text has. Added to the fused score by ``WEIGHT``. Measured: DECISIONS, "A second look by word
-pairs" and "Pairs stand side by side".
+the weight of the question's neighbouring pairs (the geometric mean of their words' idf), that of
+the pairs which a text has. Added to the fused score by ``WEIGHT``. Measured: DECISIONS, "A second
+look by word pairs" and "Pairs stand side by side".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import Final, Protocol
@@ -22,7 +23,7 @@ from retrieval.fallback.score import LexicalQuery
 from retrieval.lexical import term_sequence
 from retrieval.stores.rows import UnitRow
 
-WEIGHT: Final = 0.25
+WEIGHT: Final = 0.2
 DEPTH: Final = 20
 """Twice a page: what stands lower is not lifted onto it."""
 _CHARACTERS_MAX: Final = 20_000
@@ -67,11 +68,11 @@ class WordPairs:
 
 
 def _pairs(query: str, asked: LexicalQuery) -> dict[tuple[int, int], float]:
-    """The question's pairs of neighbours, each with the idf of its two words."""
+    """The question's pairs of neighbours, each with the geometric mean of its words' idf."""
     idf = dict(zip(asked.terms, asked.weights, strict=True))
     known = [next((one for one in forms if one in idf), None) for forms in term_sequence(query)]
     return {
-        (left, right): idf[left] + idf[right]
+        (left, right): math.sqrt(idf[left] * idf[right])
         for left, right in pairwise(known)
         if left is not None and right is not None and left != right
     }
