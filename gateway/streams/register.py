@@ -24,6 +24,9 @@ from gateway.telemetry.counters import Counters
 EVERY_S: Final = 1.0
 AGAIN_S: Final = 30.0
 """How long a decision is believed while nothing is known to have changed."""
+SOON_S: Final = 0.5
+"""How long the decision that opened a stream is believed. What changed while its upstream was asked
+was noticed for what was open by then."""
 PROMPT_S: Final = 1.5
 """How long a decision may take after a change; with the second before it, within G5's two."""
 PATIENT_S: Final = 10.0
@@ -106,7 +109,8 @@ class OpenStream:
         self.subject = subject
         self.digest = digest
         self.expires_at = expires_at
-        self.opened_at = self.decided_at = self.touched_at = now
+        self.opened_at = self.touched_at = now
+        self.decided_at = now - AGAIN_S + SOON_S
         self.count: Callable[[], int] = lambda: 0
         self.counted = 0
         self.on_silence: Callable[[], None] = lambda: None

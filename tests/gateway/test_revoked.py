@@ -5,6 +5,7 @@ Provenance: attack log section 2 ("kills the session now") and row O15; RFC 7519
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from tests.gateway.relay.hostile import Peer
 from tests.gateway.stage import OK, Stage
 from tests.gateway.tokens import URLS
 
+EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n"
 ISS = URLS["idp:customers"]
 LATER, LATER_TEXT = 4_102_444_800.0, "2100-01-01T00:00:00Z"
 WORD = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=1, max_size=40)
@@ -180,21 +182,59 @@ def test_stream_of_a_revoked_caller_ends_whole(stage: Stage) -> None:
 
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.say(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n")
+        await peer.say(EVENTS)
         await peer.gone()
 
     with playing(stage, script), Caller(stage) as caller:
         caller.sock.settimeout(3)
         caller.sock.sendall(raw)
-        received = b""
-        while b"data: 1" not in received:
-            received += caller.sock.recv(65536)
+        until(caller, b"data: 1")
         with revoking(stage, line(jti="j-1")):
-            while not received.endswith(b"0\r\n\r\n"):
-                piece = caller.sock.recv(65536)
-                assert piece
-                received += piece
+            until(caller, b"0\r\n\r\n")
     assert stage.records.all[-1].code == "stream_expired"
+
+
+def test_stream_that_opens_after_its_caller_was_revoked_ends_too(stage: Stage) -> None:
+    """Its request was let pass before; the revocation came while its upstream was asked, and was
+    noticed by then for what is open to others."""
+    first, seen = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        if peer.number:
+            seen.set()
+            await first.wait()
+        await peer.request()
+        await peer.say(EVENTS)
+        await peer.gone()
+
+    async def later() -> None:
+        stage.streams._clock = lambda: time.monotonic() + 1
+        stage.streams.look()
+
+    raw = head(stage, token=stage.issuers.token("customer", jti="j-1"))
+    other = head(stage, token=stage.issuers.token("customer", jti="j-2", sub="u-2"))
+    with playing(stage, script), Caller(stage) as bystander, Caller(stage) as caller:
+        bystander.sock.sendall(other)
+        until(bystander, b"data: 1")
+        caller.sock.sendall(raw)
+        stage.call(seen.wait())
+        with revoking(stage, line(jti="j-1"), line(jti="j-2")):
+            until(bystander, b"0\r\n\r\n")
+            stage.loop.call_soon_threadsafe(first.set)
+            until(caller, b"data: 1")
+            stage.call(later())
+            until(caller, b"0\r\n\r\n")
+            stage.streams._clock = time.monotonic
+    assert [record.code for record in stage.records.all[-2:]] == ["stream_expired"] * 2
+
+
+def until(caller: Caller, words: bytes) -> None:
+    """Return when these words have come."""
+    received = b""
+    while words not in received:
+        piece = caller.sock.recv(65536)
+        assert piece, received
+        received += piece
 
 
 def test_nobody_speaks_for_a_revoked_caller(stage: Stage) -> None:
