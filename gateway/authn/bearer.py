@@ -76,7 +76,7 @@ class Authenticator:
     ) -> None:
         self._fetch = fetch
         self._revoked = revoked or Revoked()
-        self._lists = 0
+        self._past = 0
         self._wall_clock = wall_clock
         self._clock = clock
         self._sources: dict[tuple[str, str, str], KeySource] = {}
@@ -92,9 +92,9 @@ class Authenticator:
 
     @property
     def generation(self) -> int:
-        """Another number when other keys verify or others are revoked: what was believed under
-        one before is void."""
-        generation = self._lists
+        """A number that there never was when other keys verify or others are revoked: what was
+        believed under one before is void."""
+        generation = self._past
         for source in self._sources.values():
             generation += source.generation
         return generation
@@ -103,7 +103,7 @@ class Authenticator:
         """Believe none of these from now on, and only these not."""
         if revoked != self._revoked:
             self._revoked = revoked
-            self._lists += 1
+            self._past += 1
 
     def refuse_revoked(self, caller: Principal) -> None:
         """Raises: Refusal ``unauthenticated`` for one who is revoked, whoever speaks for it."""
@@ -170,7 +170,7 @@ class Authenticator:
         name = (binding.alias, binding.jwks_uri, binding.jwks)
         if name not in self._sources:
             for stale in [one for one in self._sources if one[0] == binding.alias]:
-                del self._sources[stale]
+                self._past += self._sources.pop(stale).generation + 1
             self._sources[name] = KeySource(
                 uri=binding.jwks_uri, text=binding.jwks, fetch=self._fetch, clock=self._clock
             )

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.authn import delegation
+from gateway.authn.bearer import Authenticator
 from gateway.authn.claims import LEEWAY_S, subject_id
 from gateway.authn.revoked import BadRevocations, Revoked, read_revoked
 from gateway.compose.failure import CannotStart
 from gateway.compose.trust import revoked_of, strangers
 from gateway.settings import Settings
+from policies.decision import PolicyDigest
 from policies.snapshot import Snapshot
 from tests.gateway.fastpath.asking import Caller, head, playing, warm
 from tests.gateway.relay.hostile import Peer
 from tests.gateway.stage import OK, Stage
-from tests.gateway.tokens import URLS
+from tests.gateway.tokens import URLS, Issuers
 
 EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n"
 ISS = URLS["idp:customers"]
@@ -103,6 +106,30 @@ def test_list_that_cannot_be_read_ends_the_start_with_its_place(
     file.write_bytes(line(jti="a") + b"\n" + line(iss="https://typo.example/", sub="b"))
     assert strangers(revoked_of(settings), believing.issuers) == ["https://typo.example/"]
     assert revoked_of(Settings()) == Revoked()
+
+
+def test_what_was_believed_before_a_revocation_stays_void_when_the_issuer_publishes_elsewhere(
+    believing: Snapshot, issuers: Issuers
+) -> None:
+    """Every change gives a generation that there never was, also one that forgets a set of keys
+    together with how often it had changed."""
+    here = next(one for one in believing.issuers if one.url == ISS)
+    there = replace(here, jwks="", jwks_uri="https://login.example/jwks")
+
+    async def fetch(_: str) -> bytes:
+        return here.jwks.encode()
+
+    async def scenario() -> None:
+        believer, token = Authenticator(fetch=fetch), issuers.token("customer").encode()
+        seen = [believer.generation]
+        for binding, digest in (there, "a"), (here, "b"):
+            await believer.principal(token, issuers=[binding], digest=PolicyDigest(digest * 64))
+            seen.append(believer.generation)
+        believer.revoke(read_revoked(line(jti="a")))
+        seen.append(believer.generation)
+        assert seen == sorted(set(seen))
+
+    asyncio.run(scenario())
 
 
 @contextmanager
