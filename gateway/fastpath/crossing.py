@@ -91,9 +91,14 @@ class Crossing:
             return b""
 
     def ask(self, head: bytes) -> None:
-        """Ask the upstream."""
-        self._asked_ns = time.perf_counter_ns()
-        self._exchange: Exchange = self._loan.ask(head, self._told)
+        """Ask the upstream, or hand over."""
+        try:
+            self._exchange: Exchange = self._loan.ask(head, self._told)
+        except Exception:  # noqa: BLE001 - a defect must not keep the rest of its turn
+            self._loan.cut()
+            self._hand_over()
+        else:
+            self._asked_ns = time.perf_counter_ns()
 
     def gone(self) -> None:
         """The caller left: its upstream is cut."""

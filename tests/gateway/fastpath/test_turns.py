@@ -14,6 +14,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.fastpath.crossing import Crossing
 from gateway.relay.hop import Identity
+from gateway.relay.loan import Loan
 from tests.gateway.fastpath.asking import Caller, cut, forget, head, warm
 from tests.gateway.fastpath.test_handed_over import assert_all_given_back
 from tests.gateway.stage import Stage, parse
@@ -77,26 +78,27 @@ def test_request_for_which_no_connection_is_idle_is_answered_in_the_ordinary_way
     assert_all_given_back(stage)
 
 
-def test_request_that_cannot_be_signed_keeps_no_other_of_its_turn(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("of", "name"), [(Identity, "lines"), (Loan, "ask")])
+def test_request_that_cannot_be_asked_keeps_no_other_of_its_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, of: type, name: str
 ) -> None:
-    """Two callers in one turn; for one of them the signature fails once."""
+    """Two callers in one turn; for one of them the signature or the question fails once."""
     forget(stage)
     mine, theirs = head(stage), head(stage, audience="partner", target="/portal/partner/x")
-    ordinary = Identity.lines
-    failed = []
+    ordinary = getattr(of, name)
+    failed: list[object] = []
 
-    def failing(identity: Identity, *words: Any) -> bytes:
-        if identity.passage.subject.audience == "customer":
-            failed.append(identity)
-            raise GatewayError("a key that cannot sign")
-        return ordinary(identity, *words)
+    def failing(self: Any, *words: Any) -> Any:
+        if not failed:
+            failed.append(self)
+            raise GatewayError("a defect")
+        return ordinary(self, *words)
 
     with Caller(stage) as caller, Caller(stage) as other:
         warm(stage, caller, mine)
         warm(stage, other, theirs)
         with monkeypatch.context() as changed:
-            changed.setattr(Identity, "lines", failing)
+            changed.setattr(of, name, failing)
             with held(stage):
                 caller.sock.sendall(mine)
                 other.sock.sendall(theirs)
