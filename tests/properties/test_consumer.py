@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pytest
@@ -28,6 +28,7 @@ from tests.services import Cluster, Database, VectorService, fresh_database
 T = TypeVar("T")
 TIME = re.compile(r'"delivered_at":"[^"]*"')
 DARK = id_of("label of the dark")
+AFTER = 7
 PAGES = ("all", "first", "next", "after hidden", "kind", "stage", "label", "text")
 
 
@@ -53,21 +54,25 @@ def served(
 
 @pytest.mark.timeout(TIMEOUT_S)
 @settings(max_examples=WORLDS, phases=(Phase.explicit, Phase.generate))
-@given(case=cases(), pages=st.lists(st.sampled_from(PAGES), min_size=2, max_size=2, unique=True))
+@given(
+    case=cases(),
+    pages=st.lists(st.sampled_from(PAGES), min_size=2, max_size=2, unique=True),
+    after=st.lists(st.integers(0, AFTER - 1), min_size=3, max_size=3, unique=True),
+)
 def test_hidden_objects_change_no_byte_of_what_follows_a_pack(
-    runner: asyncio.Runner, served: Stage, case: Case, pages: list[str]
+    runner: asyncio.Runner, served: Stage, case: Case, pages: list[str], after: list[int]
 ) -> None:
     """Mandated by promise G2, on check, feedback, delivery and units, for every audience."""
-    runner.run(_holds(served, case, pages))
+    runner.run(_holds(served, case, pages, after))
 
 
-async def _holds(served: Stage, case: Case, pages: list[str]) -> None:
+async def _holds(served: Stage, case: Case, pages: list[str], after: list[int]) -> None:
     await served.clear()
     await served.put(case.seen)
     kept = await _of_all(case, lambda who: _packs(served, case, who))
 
     async def answers(packs: Mapping[str, list[Pack]]) -> Mapping[str, list[str]]:
-        return await _of_all(case, lambda who: _asked(served, case, who, packs[who], pages))
+        return await _of_all(case, lambda who: _asked(served, case, who, packs[who], pages, after))
 
     before = await answers(kept)
     await served.put(case.hidden)
@@ -113,13 +118,18 @@ def _page(case: Case, name: str) -> dict[str, Any]:
 
 
 async def _asked(
-    served: Stage, case: Case, who: str, packs: list[Pack], pages: list[str]
+    served: Stage,
+    case: Case,
+    who: str,
+    packs: list[Pack],
+    pages: list[str],
+    after: list[int],
 ) -> list[str]:
     subject = subjects(served.snapshot)[who]
     hidden = case.hidden.units[0].address
     answers = [
         *[await units(served, subject, **_page(case, page)) for page in pages],
-        *[one for pack in packs for one in await _about(served, subject, pack, hidden)],
+        *[one for pack in packs for one in await _about(served, subject, pack, hidden, after)],
     ]
     hidden_ids = {id_of(one.address) for one in case.hidden.named} | {DARK}
     for answer in answers:
@@ -128,7 +138,10 @@ async def _asked(
     return [TIME.sub("-", wire(answer)) for answer in answers]
 
 
-async def _about(served: Stage, subject: SubjectWire, pack: Pack, hidden: str) -> list[Answer]:
+async def _about(
+    served: Stage, subject: SubjectWire, pack: Pack, hidden: str, after: list[int]
+) -> list[Answer]:
+    """The ``after`` of what may be said and asked about a pack."""
     claims = [
         *[claim(cite(pack, address, revision)) for address, revision in
           pack.source_revisions.items()],
@@ -137,15 +150,18 @@ async def _about(served: Stage, subject: SubjectWire, pack: Pack, hidden: str) -
         claim(),
     ]  # fmt: skip
     shown = [unit.unit_id for unit in pack.canonical_units[:1]]
-    return [
-        await check(served, claims, subject),
-        await check(served, claims, subject, surfaced=[gap.artifact_id for gap in pack.known_gaps]),
-        await delivery(served, pack.pack_id, subject),
-        await delivery(served, id_of(hidden), subject),
-        await say(served, pack.pack_id, "noisy_context", subject, *shown),
-        await say(served, pack.pack_id, "noisy_context", subject, id_of(hidden)),
-        await say(served, id_of(hidden), "sufficient", subject),
-    ]
+    gaps = [gap.artifact_id for gap in pack.known_gaps]
+    said: tuple[Callable[[], Awaitable[Answer]], ...] = (
+        lambda: check(served, claims, subject),
+        lambda: check(served, claims, subject, surfaced=gaps),
+        lambda: delivery(served, pack.pack_id, subject),
+        lambda: delivery(served, id_of(hidden), subject),
+        lambda: say(served, pack.pack_id, "noisy_context", subject, *shown),
+        lambda: say(served, pack.pack_id, "noisy_context", subject, id_of(hidden)),
+        lambda: say(served, id_of(hidden), "sufficient", subject),
+    )
+    assert len(said) == AFTER
+    return [await said[number]() for number in after]
 
 
 async def _others_speak(served: Stage, case: Case) -> None:

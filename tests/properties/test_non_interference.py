@@ -11,7 +11,7 @@ are changed and tombstoned, and asked again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -43,6 +43,8 @@ from tests.services import Cluster, Database, VectorService, fresh_database
 WORDS = ("refund", "limit", "ledger", "password", "account", "shipping", "audit", "clerk")
 SEEN = (PUBLIC, PUBLIC, PARTNER, EMPLOYEE)
 AUDIENCES = ("customer", "partner", "employee", "agent")
+QUESTIONS, ASKED = 9, 5
+"""Of so many questions a world draws so many: it asks each of every audience three times."""
 
 phrases = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
 kinds = st.sampled_from(("faq", "policy", "report", "design"))
@@ -62,12 +64,14 @@ LEVELS: tuple[tuple[tuple[Label, ...], tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What stands there, what is added out of sight of ``audiences``, and what they ask."""
+    """What stands there, what is added out of sight of ``audiences``, and what they ask: the
+    ``asked`` of the questions of ``_ask``."""
 
     seen: World
     hidden: World
     audiences: tuple[str, ...]
     queries: tuple[str, ...]
+    asked: tuple[int, ...]
 
 
 def objects(draw: st.DrawFn, prefix: str, labels: Sequence[Label], around: World) -> World:
@@ -124,7 +128,11 @@ def cases(draw: st.DrawFn) -> Case:
     seen = objects(draw, "seen", SEEN, World())
     labels, audiences = draw(st.sampled_from(LEVELS))
     hidden = objects(draw, "hidden", labels, seen)
-    return Case(seen, hidden, audiences, tuple(draw(st.lists(phrases, min_size=2, max_size=2))))
+    queries = draw(st.lists(phrases, min_size=2, max_size=2))
+    asked = draw(
+        st.lists(st.integers(0, QUESTIONS - 1), min_size=ASKED, max_size=ASKED, unique=True)
+    )
+    return Case(seen, hidden, audiences, tuple(queries), tuple(asked))
 
 
 @pytest.fixture(scope="module")
@@ -186,16 +194,20 @@ async def _ask(served: Stage, case: Case, audience: str) -> list[str]:
     }
     seen_thread, hidden_thread = case.seen.threads[0].address, case.hidden.threads[0].address
     hidden_unit = case.hidden.units[0]
-    answers: list[Answer] = [
-        *[await served.retrieve(query, who) for query in case.queries],
-        await served.retrieve(case.queries[0], who, mode="raw", k=3),
-        await served.retrieve(case.queries[0], who, k=2, max_bytes=1_024),
-        await served.retrieve(f"{hidden_unit.title} {hidden_thread}", who, thread=hidden_thread),
-        await served.pack(seen_thread, who),
-        await served.pack(str(id_of(hidden_thread)), who),
-        await served.unit(case.seen.units[0].address, who),
-        await served.unit(hidden_unit.address, who),
-    ]
+    first, second = case.queries
+    questions: tuple[Callable[[], Awaitable[Answer]], ...] = (
+        lambda: served.retrieve(first, who),
+        lambda: served.retrieve(second, who),
+        lambda: served.retrieve(first, who, mode="raw", k=3),
+        lambda: served.retrieve(first, who, k=2, max_bytes=1_024),
+        lambda: served.retrieve(f"{hidden_unit.title} {hidden_thread}", who, thread=hidden_thread),
+        lambda: served.pack(seen_thread, who),
+        lambda: served.pack(str(id_of(hidden_thread)), who),
+        lambda: served.unit(case.seen.units[0].address, who),
+        lambda: served.unit(hidden_unit.address, who),
+    )
+    assert len(questions) == QUESTIONS
+    answers = [await questions[number]() for number in case.asked]
     for answer in answers:
         assert not answer.discrepancies
         assert not ids_in(answer.model_dump_json(), hidden_ids)

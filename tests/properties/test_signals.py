@@ -45,7 +45,7 @@ def served(
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-@settings(max_examples=WORLDS if NIGHTLY else 20, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=WORLDS if NIGHTLY else 8, phases=(Phase.explicit, Phase.generate))
 @given(case=cases())
 def test_what_others_ask_get_and_say_changes_no_byte_of_any_answer(
     runner: asyncio.Runner, served: Desk, case: Case
