@@ -11,9 +11,10 @@ from gateway.telemetry.trace import TraceContext
 
 @dataclass(slots=True, kw_only=True)
 class Begun:
-    """What was found and what is under way. ``loan`` is resumed once, or cut by `let_go`.
+    """What was found and what is under way. ``loan`` is resumed once, or cut by `let_go`; None
+    where no upstream was asked yet.
 
-    The ids were told to the upstream already, so the request keeps them.
+    The ids may have been told to an upstream, so the request keeps them.
     """
 
     request_id: str
