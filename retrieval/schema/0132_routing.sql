@@ -8,7 +8,30 @@
 --   A gap is one row per destination, however often it is met; who closed it said why.
 --   No subject, no address, no text of a question stands here. A word of questions is kept once five
 --   different subjects have used it, or if it is a term of the controlled vocabulary.
+--   A gap is charged to the subject that met it first. Callers without a name share one hash, so
+--   all of them together have one subject's share.
+--   Within an audience subjects take turns: everybody's best gap goes before anybody's second. The
+--   best is what most subjects met. So many gaps of one displace nobody's first.
+--   A gap that found no room waits while it is fresh (met yesterday or today); met again, it is
+--   fresh again. What was routed once is kept up to date without any bound: it is a row already.
+--   What waits is counted, by day and audience.
 --   Nothing of this is read for an answer. Owners read it (gw_steward), callers never.
+
+alter table brain.search_gap_signal
+    -- who met the gap first that day; null in rows of before
+    add column met_by text check (met_by ~ '^[0-9a-f]{64}$');
+-- whom a gap is charged to is nothing for owners: it would tell what one person asked
+revoke select on brain.search_gap_signal from gw_steward;
+grant select (id, day, dedup_key, kind, audience, classification, thread_id, artifact_id, query_hmac,
+    occurrences, subjects, first_at, last_at, state) on brain.search_gap_signal to gw_steward;
+
+-- How many gaps found no room, at most at one time of the day.
+create table brain.signal_overflow (
+    day      date not null,
+    audience text not null,
+    gaps     integer not null check (gaps > 0),
+    primary key (day, audience)
+);
 
 create table brain.decision_backlog (
     id           uuid primary key default gen_random_uuid(),
@@ -122,6 +145,7 @@ as $$ select encode(sha256(convert_to(concat_ws(chr(10), kind, audience, about),
 -- The signals of yesterday and today, counted anew: run twice, nothing changes. What has a question
 -- is only counted here; whether the corpus has an answer, the worker finds out (`unknown` until
 -- then). The rest is about a thread and is classified by what the thread really holds.
+-- Who met a gap first is kept; a pack that the guard had made again is none.
 create function brain.derive_signals(units_min integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -131,7 +155,13 @@ declare
                                   at time zone 'utc';
     changed integer;
 begin
-    with met as (
+    with delivered as (
+        select d.audience, d.consumer, d.delivered_at, d.thread_id, d.unit_ids, d.suspect_ids,
+               d.gap_ids
+        from brain.retrieval_answered a
+        join brain.pack_delivery d on d.pack_id = a.pack_id and d.delivered_at = a.at
+        where a.kind = 'pack' and a.thread_id is not null and a.noted_at >= since
+    ), met as (
         -- questions that no thread answered; nothing at all was found
         select unnest(case e.mode when 'none' then '{missing_thread,search_gap}'::text[]
                                   else '{missing_thread}' end) as kind,
@@ -148,10 +178,9 @@ begin
         union all
         -- threads that hold little, or little that is sure
         select 'weak_thread', d.audience, d.consumer, d.delivered_at, null, d.thread_id, null
-        from brain.pack_delivery d
-        where d.delivered_at >= since and d.thread_id is not null
-          and (cardinality(d.unit_ids) < units_min
-               or cardinality(d.suspect_ids) * 2 >= cardinality(d.unit_ids))
+        from delivered d
+        where cardinality(d.unit_ids) < units_min
+           or cardinality(d.suspect_ids) * 2 >= cardinality(d.unit_ids)
         union all
         -- packs that their readers called beside the point
         select 'noisy_thread', e.audience, e.consumer, e.noted_at, null, e.thread_id, null
@@ -161,16 +190,16 @@ begin
         union all
         select 'expected_artifact_missing', d.audience, d.consumer, d.delivered_at, null,
                d.thread_id, g.id
-        from brain.pack_delivery d cross join lateral unnest(d.gap_ids) g (id)
-        where d.delivered_at >= since and d.thread_id is not null
+        from delivered d cross join lateral unnest(d.gap_ids) g (id)
     ), counted as (
         select kind, audience, (noted_at at time zone 'utc')::date as day, query_hmac, thread_id,
                artifact_id, count(*) as occurrences, count(distinct consumer) as subjects,
-               min(noted_at) as first_at, max(noted_at) as last_at
+               min(noted_at) as first_at, max(noted_at) as last_at,
+               (array_agg(consumer order by noted_at, consumer))[1] as met_by
         from met group by 1, 2, 3, 4, 5, 6
     )
     insert into brain.search_gap_signal as s (day, dedup_key, kind, audience, classification,
-        thread_id, artifact_id, query_hmac, occurrences, subjects, first_at, last_at)
+        thread_id, artifact_id, query_hmac, occurrences, subjects, first_at, last_at, met_by)
     select c.day, brain.gap_key(c.kind, c.audience,
                                 coalesce(c.query_hmac, concat_ws('/', c.thread_id, c.artifact_id))),
            c.kind, c.audience,
@@ -178,7 +207,8 @@ begin
                 when c.kind = 'noisy_thread' then 'absent'
                 when c.kind = 'weak_thread' then brain.thread_weakness(c.thread_id, units_min)
                 else brain.artifact_absence(c.artifact_id) end,
-           c.thread_id, c.artifact_id, c.query_hmac, c.occurrences, c.subjects, c.first_at, c.last_at
+           c.thread_id, c.artifact_id, c.query_hmac, c.occurrences, c.subjects, c.first_at,
+           c.last_at, c.met_by
     from counted c
     on conflict (dedup_key, day) do update
         set occurrences = excluded.occurrences, subjects = excluded.subjects,
@@ -228,21 +258,80 @@ $$;
 
 -- --- routing ---------------------------------------------------------------------------------------
 
+-- The repeated gaps that no destination has, each with whether there is room for it today.
+create function brain.fresh_gaps(repeated integer, by_subject integer, by_audience integer)
+returns table (dedup_key text, audience text, room boolean)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    with today as (
+        select date_trunc('day', now() at time zone 'utc') at time zone 'utc' as began
+    ), gap as (
+        select s.dedup_key, s.audience, sum(s.occurrences) as occurrences,
+               max(s.subjects) as subjects, max(s.last_at) as last_at,
+               (array_agg(coalesce(s.met_by, s.dedup_key) order by s.day))[1] as met_by
+        from brain.search_gap_signal s
+        where s.classification = 'absent' and s.state <> 'closed'
+        group by s.dedup_key, s.audience
+        having sum(s.occurrences) >= repeated
+    ), routed as (
+        select g.audience, g.met_by, count(*) as gaps
+        from gap g join brain.decision_backlog b on b.dedup_key = g.dedup_key, today
+        where b.opened_at >= today.began
+        group by g.audience, g.met_by
+    ), fresh as (
+        select g.dedup_key, g.audience, g.subjects, g.occurrences, coalesce(r.gaps, 0)
+                   + row_number() over (partition by g.audience, g.met_by
+                       order by g.subjects desc, g.occurrences desc, g.dedup_key) as turn
+        from today, gap g
+        left join routed r on r.audience = g.audience and r.met_by = g.met_by
+        where g.last_at >= today.began - interval '1 day'
+          and not exists (select from brain.decision_backlog b where b.dedup_key = g.dedup_key)
+    ), placed as (
+        select f.dedup_key, f.audience, f.turn, row_number() over (partition by f.audience
+                   order by f.turn, f.subjects desc, f.occurrences desc, f.dedup_key) as place
+        from fresh f
+    ), taken as (
+        select r.audience, sum(r.gaps) as gaps from routed r group by r.audience
+    )
+    select p.dedup_key, p.audience,
+           p.turn <= by_subject and p.place + coalesce(t.gaps, 0) <= by_audience
+    from placed p left join taken t on t.audience = p.audience
+$$;
+
 -- Definer: nobody else writes the destinations. Takes what is absent and repeated to all three, with
 -- its evidence; opens again what was done and came back; proposes threads.
-create function brain.route_signals(repeated integer, notify boolean) returns integer
+-- `by_subject`, `by_audience`: how many gaps of one subject and of one audience may come to the
+-- destinations on a day.
+create function brain.route_signals(
+    repeated integer, notify boolean, by_subject integer, by_audience integer
+) returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     target record;
+    admitted text[];
     moved integer := 0;
     touched integer;
 begin
     if repeated is null or repeated < 1 or notify is null then
         raise exception 'a gap is repeated from once on' using errcode = 'invalid_parameter_value';
     end if;
+    if by_subject is null or by_audience is null or least(by_subject, by_audience) < 1 then
+        raise exception 'there is room for one gap a day' using errcode = 'invalid_parameter_value';
+    end if;
     perform pg_advisory_xact_lock(hashtext('brain.route_signals'));
+    with fresh as (
+        select f.dedup_key, f.audience, f.room
+        from brain.fresh_gaps(repeated, by_subject, by_audience) f
+    ), counted as (
+        insert into brain.signal_overflow as o (day, audience, gaps)
+        select (now() at time zone 'utc')::date, f.audience, count(*) from fresh f
+        where not f.room group by f.audience
+        on conflict (day, audience) do update set gaps = greatest(o.gaps, excluded.gaps)
+    )
+    select coalesce(array_agg(f.dedup_key) filter (where f.room), '{}') into admitted from fresh f;
     for target in select * from (values ('brain', 'decision_backlog'),
         ('brain', 'segmentation_health'), ('gate', 'governance_queue')) t (space, name)
     loop
@@ -254,6 +343,8 @@ begin
                        (array_agg(s.id order by s.last_at desc))[:20] as signal_ids
                 from brain.search_gap_signal s
                 where s.classification = 'absent' and s.state <> 'closed'
+                  and s.dedup_key in (select b.dedup_key from brain.decision_backlog b
+                                      union all select unnest($3))
                 group by 1, 2, 3, 4, 5, 6
                 having sum(s.occurrences) >= $1
             ), changed as (
@@ -290,7 +381,7 @@ begin
                 on conflict do nothing
             )
             select count(*) from changed
-        $route$, target.space, target.name) into touched using repeated, notify;
+        $route$, target.space, target.name) into touched using repeated, notify, admitted;
         moved := moved + touched;
     end loop;
     update brain.search_gap_signal s set state = 'routed'
@@ -365,8 +456,15 @@ create policy gw_steward_select on brain.signal_outbox for select to gw_steward 
 grant select on brain.signal_outbox, brain.proposal_words, brain.retrieval_answered to gw_steward;
 revoke execute on function brain.gap_key(text, text, text), brain.derive_signals(integer),
     brain.thread_weakness(uuid, integer), brain.artifact_absence(uuid),
-    brain.route_signals(integer, boolean) from public;
+    brain.fresh_gaps(integer, integer, integer),
+    brain.route_signals(integer, boolean, integer, integer) from public;
 grant execute on function brain.gap_key(text, text, text), brain.derive_signals(integer),
     brain.thread_weakness(uuid, integer), brain.artifact_absence(uuid),
-    brain.route_signals(integer, boolean) to gw_signal;
+    brain.route_signals(integer, boolean, integer, integer) to gw_signal;
 revoke all on brain.proposal_words from public;
+alter table brain.signal_overflow enable row level security;
+alter table brain.signal_overflow force row level security;
+create policy owner on brain.signal_overflow to gw_owner using (true) with check (true);
+create policy gw_steward_select on brain.signal_overflow for select to gw_steward using (true);
+revoke all on brain.signal_overflow from public;
+grant select on brain.signal_overflow to gw_steward;
