@@ -189,8 +189,8 @@ def visit_of(
 
 def reset(scope: MutableMapping[str, Any], visit: Visit) -> None:
     """Cut the caller's connection: an answer that was begun cannot be completed."""
-    visit.code = visit.code or "truncated"
-    extension(scope, ABORT)["call"]()
+    was_there = extension(scope, ABORT)["call"]()
+    visit.code = visit.code or ("truncated" if was_there else "caller_gone")
 
 
 async def recorded(

@@ -29,7 +29,7 @@ from gateway.errors import (
     problem_body,
     status_of,
 )
-from gateway.ingress.abort import ABORT
+from gateway.ingress.abort import ABORT, cut
 from gateway.ingress.door import Door
 from gateway.ingress.ending import LINGER_S, Ending
 from gateway.ingress.handshake import Handshake
@@ -346,7 +346,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self.headers = self.scope["headers"] = list(self.headers)
         if self._handshake is not None:
             return
-        self.scope["extensions"] = {ABORT: {"call": self.transport.abort}, **self._beside}
+        self.scope["extensions"] = {
+            ABORT: {"call": functools.partial(cut, self.transport)},
+            **self._beside,
+        }
         self._beside = {}
         super().on_headers_complete()
         self.cycle.transport = self._ending  # type: ignore[assignment]  # all that it uses

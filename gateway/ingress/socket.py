@@ -15,6 +15,7 @@ Source: RFC 6455; attack log rows W1, S12, D3, D5.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
@@ -22,7 +23,7 @@ from typing import Any, Final
 from uvicorn.server import ServerState
 from websockets.utils import accept_key
 
-from gateway.ingress.abort import ABORT
+from gateway.ingress.abort import ABORT, cut
 from gateway.ingress.handshake import LEG, Handshake
 from gateway.ingress.limits import Limits
 from gateway.ingress.parser import STATUS_LINE
@@ -56,7 +57,7 @@ class CallerSocket:
         self._state = state
         scope["subprotocols"] = list(handshake.subprotocols)
         scope["extensions"] = {
-            ABORT: {"call": transport.abort},
+            ABORT: {"call": functools.partial(cut, transport)},
             LEG: {"leg": leg},
             "websocket.http.response": {},
         }

@@ -25,6 +25,7 @@ from gateway.settings.reading import load
 from policies.mapping import IngestMapping
 from retrieval.ingest import Report
 from retrieval.ingest.identity import unit_id
+from retrieval.stores import thread_index
 from tests.gateway.tokens import Issuers
 from tests.system.steady import steady
 
@@ -159,12 +160,16 @@ class Composed:
             return await cursor.fetchall() if cursor.description else []
 
     async def indexed(self) -> None:
-        """Return when the gateway's own worker has carried everything over."""
+        """Return when the gateway's own worker has carried everything over, and made what
+        threads are found by."""
         deadline = time.monotonic() + WAIT_SECONDS
         pending = "select 1 from brain.outbox where done_at is null limit 1"
-        while await self.sql(pending):
-            assert time.monotonic() < deadline, "the outbox is not worked off"
-            await asyncio.sleep(0.05)
+        model = open_embedder(self.settings).name
+        url = self.gateway.stores.database_url
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as admin:
+            while await self.sql(pending) or await thread_index.waiting(admin, model):
+                assert time.monotonic() < deadline, "the outbox is not worked off"
+                await asyncio.sleep(0.05)
 
     @asynccontextmanager
     async def worker_held_back(self) -> AsyncIterator[None]:

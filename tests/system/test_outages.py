@@ -127,10 +127,18 @@ def codes(replies: dict[str, Reply]) -> dict[str, tuple[int, str]]:
 async def until_same(stage: Composed, wanted: dict[str, Reply]) -> None:
     """Return when every answer is again what it was."""
     deadline = time.monotonic() + WAIT_SECONDS
-    same = {name: reply.same for name, reply in wanted.items()}
-    while {name: reply.same for name, reply in (await guarded(stage)).items()} != same:
-        assert time.monotonic() < deadline, codes(await guarded(stage))
+    while other := differing(wanted, await guarded(stage)):
+        assert time.monotonic() < deadline, other
         await asyncio.sleep(0.1)
+
+
+def differing(wanted: dict[str, Reply], got: dict[str, Reply]) -> dict[str, tuple[object, object]]:
+    """What is not the same, as it was and as it is."""
+    return {
+        name: (reply.same, got[name].same)
+        for name, reply in wanted.items()
+        if reply.same != got[name].same
+    }
 
 
 def kept_of(state: Path) -> Kept:
