@@ -16,6 +16,7 @@ This module does not know rules, files, Casbin, SQL or HTTP.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ CONSENTS: Final = ("none", "granted")
 CLASS_LIMIT: Final = 32_768
 """Ids are stored as smallint."""
 
+Lists = tuple[tuple[tuple[str, ...], ...], ...]
+"""By generation and facet, the values."""
 Generation = Mapping[str, tuple[str, ...]]
 """All values of every facet, as of one generation of the lock."""
 
@@ -51,12 +54,23 @@ Generation = Mapping[str, tuple[str, ...]]
 def enumerate_classes(generations: Sequence[Generation]) -> tuple[tuple[str, ...], ...]:
     """Every facet tuple that ever had an id; the position is the id.
 
-    Cost: one pass over the product of each generation (10,800 tuples by default).
+    Cost: one pass over the product of each generation (10,800 tuples by default), once for the
+    same generations: the vocabulary changes less often than a policy is read.
     """
-    known: dict[tuple[str, ...], int] = {}
-    for generation in generations:
-        for values in itertools.product(*(generation[facet] for facet in FACETS)):
-            known.setdefault(values, len(known))
+    return classes_of(listed(generations))
+
+
+def listed(generations: Sequence[Generation]) -> Lists:
+    """The values of every generation, facet by facet: what all ids follow from."""
+    return tuple(tuple(one[facet] for facet in FACETS) for one in generations)
+
+
+@functools.lru_cache(maxsize=8)
+def classes_of(generations: Lists) -> tuple[tuple[str, ...], ...]:
+    """``enumerate_classes`` of what was ``listed``."""
+    known: dict[tuple[str, ...], None] = {}
+    for lists in generations:
+        known |= dict.fromkeys(itertools.product(*lists))
     return tuple(known)
 
 
@@ -86,12 +100,11 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         tuples = enumerate_classes(self.generations)
+        ids = dict(zip(tuples, itertools.count()))
+        if any(self.retired[facet] for facet in FACETS):
+            ids = {values: number for values, number in ids.items() if not self._spent(values)}
         object.__setattr__(self, "_tuples", tuples)
-        object.__setattr__(
-            self,
-            "_ids",
-            {values: number for number, values in enumerate(tuples) if not self._spent(values)},
-        )
+        object.__setattr__(self, "_ids", ids)
 
     @classmethod
     def restored(

@@ -10,6 +10,7 @@ a harmless value; see ``policies.faults``.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -17,9 +18,12 @@ from typing import Final, Literal
 
 import yaml
 
+from policies.errors import Fault
 from policies.faults import Faults, Place, shown
 
 DEPTH_MAX: Final = 10
+_KEPT: Final = 64
+"""Texts whose tree is remembered: two policy folders."""
 Sort = Literal["text", "integer", "truth", "nothing", "list", "map", "broken"]
 _SORTS: Final[Mapping[str, Sort]] = {
     "tag:yaml.org,2002:str": "text",
@@ -60,7 +64,23 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse(file: str, text: str, faults: Faults) -> Node:
-    """The one document of a file as a tree."""
+    """The one document of a file as a tree.
+
+    Cost: a few ms, next to nothing for a text that was read before: a reload, a diff and a
+    release read a folder again of which most files are as they were.
+    """
+    root, found = _read(file, text)
+    faults.found.extend(found)
+    return root
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _read(file: str, text: str) -> tuple[Node, tuple[Fault, ...]]:
+    faults = Faults()
+    return _root(file, text, faults), tuple(faults.found)
+
+
+def _root(file: str, text: str, faults: Faults) -> Node:
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
