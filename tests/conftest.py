@@ -7,6 +7,7 @@ asks for it.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """``make test-deep`` names the marker ``slow``: then the laws are tried harder, too."""
     if config.getoption("hypothesis_profile", None) is None:
         settings.load_profile("deep" if "slow" in config.option.markexpr else "default")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay for the whole run: the collector need not walk them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -20,6 +21,8 @@ import psycopg
 from psycopg import sql
 
 from retrieval.embedded import Embedded, start
+
+_MEMORY_BYTES_MIN: Final = 4 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,22 @@ def embedded_pair() -> Iterator[Embedded]:
         yield pair
 
 
+def _memory() -> Path | None:
+    """A file system in memory with room for all services of a run; None: the usual place."""
+    shared = Path("/dev/shm")  # noqa: S108 - what is made in it is a folder of its own
+    if not os.access(shared, os.W_OK | os.X_OK):
+        return None
+    return shared if shutil.disk_usage(shared).free >= _MEMORY_BYTES_MIN else None
+
+
 @contextmanager
 def state_folder() -> Iterator[Path]:
-    """A throw-away folder for an embedded state; pytest's own are closed to other accounts."""
-    folder = Path(tempfile.mkdtemp(prefix="audience-gateway-"))
+    """A throw-away folder for an embedded state; pytest's own are closed to other accounts.
+
+    In memory where there is room: a database of a test's own is there in 30 ms instead of 330,
+    and there are hundreds.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="audience-gateway-", dir=_memory()))
     try:
         if os.geteuid() == 0:
             folder.chmod(0o711)

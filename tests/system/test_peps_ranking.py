@@ -24,7 +24,7 @@ from tests.system.callers import retrieve
 from tests.system.peps_rules import Document
 from tests.system.peps_stage import Served, served
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 QUESTIONS = 60
 FLOOR = 0.95  # 59 of 60 for both readers; by the vectors alone 51
