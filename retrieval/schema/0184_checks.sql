@@ -1,5 +1,6 @@
 -- Health checks of threads, by a schedule or by a command: when, of what, by which limits, and what
--- was found. The worker that leads reads here when the next one is due. A row a day: none is pruned.
+-- was found. The worker that leads reads here when the next one is due. A check goes with the events of
+-- its time, as gaps do (0183); the last one of all sources, and of each, stays however old it is.
 
 create table brain.thread_check (
     id         uuid primary key default gen_random_uuid(),
@@ -26,3 +27,25 @@ grant select on brain.thread_check to gw_signal, gw_steward;
 -- the schedule begins: nothing was checked, and the first check comes when its time has passed
 insert into brain.thread_check (checked_at, made_by, limits, found)
 values (now(), 'migration', '{}', '{}');
+
+-- Definer: neither who checks nor who reads may take a record away.
+create function brain.forget_checks(events_kept integer) returns integer
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    gone integer;
+begin
+    if events_kept is null or events_kept < 1 then
+        raise exception 'keep at least one month' using errcode = 'invalid_parameter_value';
+    end if;
+    delete from brain.thread_check c
+    where c.checked_at < now() - make_interval(months => events_kept)
+      and exists (select from brain.thread_check later
+                  where later.source is not distinct from c.source
+                    and later.checked_at > c.checked_at);
+    get diagnostics gone = row_count;
+    return gone;
+end $$;
+revoke execute on function brain.forget_checks(integer) from public;
+grant execute on function brain.forget_checks(integer) to gw_metric;

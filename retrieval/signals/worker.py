@@ -268,12 +268,13 @@ async def state_of_signals(base_dsn: str, secret: str) -> str:
 
 
 async def keep_partitions(metric: Connection, settings: SignalSettings) -> None:
-    """Makes the next months' partitions; drops what is older than it is kept, gaps included."""
+    """Makes the next months' partitions; drops what is older than it is kept: gaps, checks."""
     await metric.execute(
         "select brain.keep_partitions(%s, %s, %s)",
         [settings.events_kept_months, settings.deliveries_kept_months, MONTHS_AHEAD],
     )
     await metric.execute("select brain.forget_gaps(%s)", [settings.events_kept_months])
+    await metric.execute("select brain.forget_checks(%s)", [settings.events_kept_months])
 
 
 def webhook_of(settings: SignalSettings) -> Webhook | None:

@@ -1,4 +1,4 @@
-"""Gaps that nobody meets any more go with the events that they were drawn from, words included."""
+"""Gaps that nobody meets any more, and old checks, go with the events of their time."""
 
 from __future__ import annotations
 
@@ -78,14 +78,41 @@ def test_what_is_still_met_keeps_its_item_and_its_words(
     run(database, sidecar, snapshot, act, SEEN)
 
 
+def test_a_check_of_threads_goes_with_its_time_but_the_last_of_each_source_stays(
+    database: Database, sidecar: VectorService, snapshot: Snapshot
+) -> None:
+    """A worker that found no last check would begin another one at once."""
+
+    async def act(ready: Desk) -> None:
+        kept = ready.settings.events_kept_months
+        await ready.stage.sql("delete from brain.thread_check")
+        for name, source in ("all", "null"), ("one", "'one'"), ("two", "'two'"):
+            for months, age in (kept - 1, "young"), (kept, "old"), (kept + 2, "older"):
+                if (name, age) == ("all", "young"):
+                    continue
+                await ready.stage.sql(
+                    "insert into brain.thread_check (checked_at, made_by, source, limits, found)"
+                    f" values (now() - '{months} mons 1d'::interval, 'command', {source}, '{{}}',"
+                    f" '{{\"{name} {age}\": 1}}')"
+                )
+        await ready.settle()
+        left = await ready.rows(
+            "select w.word from brain.thread_check, jsonb_object_keys(found) w (word)"
+        )
+        assert {word for (word,) in left} == {"all old", "one young", "two young"}
+
+    run(database, sidecar, snapshot, act, SEEN)
+
+
+@pytest.mark.parametrize("forget", ["forget_gaps", "forget_checks"])
 @pytest.mark.parametrize("kept", ["0", "null"])
-def test_gaps_are_kept_for_a_month_at_least(database: Database, kept: str) -> None:
+def test_nothing_goes_before_a_month_is_over(database: Database, forget: str, kept: str) -> None:
     login = dsn_for(METRIC, database.url, database.secret)
     with (
         psycopg.connect(login, autocommit=True) as connection,
         pytest.raises(psycopg.errors.InvalidParameterValue),
     ):
-        connection.execute(f"select brain.forget_gaps({kept})".encode())
+        connection.execute(f"select brain.{forget}({kept})".encode())
 
 
 def test_a_delivery_is_kept_no_longer_than_what_is_said_of_it() -> None:
