@@ -22,6 +22,7 @@ from gateway.compose import data_path, operators
 from gateway.compose.data_path import Parts
 from gateway.compose.database import enforcement, signals
 from gateway.compose.failure import CannotStart
+from gateway.compose.left_out import telling_left_out
 from gateway.compose.live import Live
 from gateway.compose.release import active_policy, enforced_policy, folder_policy
 from gateway.compose.state import announced
@@ -108,6 +109,7 @@ async def running(
         parts = await data_path.opened(
             stack, settings, stores, snapshot, telemetry, known_only=alone
         )
+        await stack.enter_async_context(telling_left_out(settings, stores, telemetry.counters))
         gateway = await stack.enter_async_context(
             _serving(
                 settings, parts, await operators.opened(stack, parts), data_socket, admin_socket

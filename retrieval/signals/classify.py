@@ -25,6 +25,7 @@ from policies.thresholds import DEFAULTS
 from retrieval.lexical import words
 from retrieval.signals.corpus import Corpus
 from retrieval.signals.inquiry import Inquiry
+from retrieval.signals.left_out import Reason
 from retrieval.signals.settings import SignalSettings
 from retrieval.stores.roles import derived_key
 from retrieval.threads.function_words import FUNCTION_WORDS
@@ -114,6 +115,8 @@ class Classifier:
         self._settings: Final = settings
         self._key: Final = derived_key("term", secret)
         self._looked: Final = Counter[str]()
+        self.passed_over: Final = Counter[Reason]()
+        """Questions that nobody looked at and that were not written down yet."""
 
     def begin_turn(self) -> None:
         """Every subject may be looked at again."""
@@ -132,6 +135,7 @@ class Classifier:
             return False
         at, audience, query_hmac, consumer, mode, no_thread, shown = met
         if self._looked[consumer] >= SUBJECT_QUESTIONS_MAX:
+            self.passed_over["subject"] += 1
             return False
         self._looked[consumer] += 1
         gaps: dict[str, str] = {}

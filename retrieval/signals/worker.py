@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -32,6 +33,7 @@ from retrieval.settings import ResolutionSettings
 from retrieval.signals.classify import Classifier
 from retrieval.signals.corpus import Corpus
 from retrieval.signals.inquiry import CHANNEL, InquirySeal
+from retrieval.signals.left_out import Reason, add_passed_over
 from retrieval.signals.settings import MONTHS_AHEAD, SignalSettings
 from retrieval.signals.webhook import Webhook
 from retrieval.stores.roles import CURATE, METRIC, SIGNAL, WATCH, dsn_for
@@ -154,7 +156,7 @@ class SignalWorker:
         async with asyncio.TaskGroup() as together:
             together.create_task(self._listen(leading, classifier), name="inquiries")
             together.create_task(self._tend(own[1], metric, classifier), name="passes")
-            together.create_task(_beat(own[2]), name="heartbeat")
+            together.create_task(_beat(own[2], classifier.passed_over), name="heartbeat")
             if self._settings.check_hours:
                 together.create_task(self._check(own[2]), name="health checks")
             if self._webhook is not None:
@@ -169,6 +171,7 @@ class SignalWorker:
                 looked, since = 0, time.monotonic()
                 classifier.begin_turn()
             if looked == INQUIRIES_MAX:
+                classifier.passed_over["turn"] += 1
                 continue
             inquiry = self._seal.open(note.payload)
             if inquiry is None:
@@ -250,9 +253,10 @@ async def tend(
         _log.warning("signals: partitions are in use, the next pass will tend them")
 
 
-async def _beat(own: Connection) -> None:
+async def _beat(own: Connection, passed_over: Counter[Reason]) -> None:
     while True:
         await own.execute(_BEATS)
+        await add_passed_over(own, passed_over)
         await asyncio.sleep(BEAT_S)
 
 
