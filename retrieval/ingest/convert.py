@@ -19,7 +19,8 @@ from typing import Any
 
 from policies.mapping import IngestMapping
 from retrieval.ingest.documents import document_items
-from retrieval.ingest.items import Item
+from retrieval.ingest.items import Item, RefusedItem
+from retrieval.ingest.labels import closed_label
 from retrieval.ingest.native import native_items
 from retrieval.ingest.report import Reason, Sort
 from retrieval.ingest.sources import Raw
@@ -34,6 +35,8 @@ class Converter:
     def items(self, raw: Raw) -> Iterator[Item]:
         """The objects of one record, in the order in which they can be stored."""
         if raw.fault:
+            if raw.names is not None:
+                yield RefusedItem(*raw.names, closed_label(self.mapping))
             yield refused(raw.place, reason=raw.fault)
             return
         fields: Mapping[str, Any] = raw.fields

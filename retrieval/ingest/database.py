@@ -14,7 +14,8 @@ Laws
     * One read-only snapshot of all four; nothing of the source is believed but its words, which
       go through the same mapping and the same quarantine as a file's.
     * ``revision`` grows with every change of a row. Read is what lies above the last mark less
-      ``overlap``; a full run reads everything.
+      ``overlap``, and every row that has none; a full run reads everything.
+    * Who may read a row whose ``words`` cannot be read is not known: nobody does from then on.
     * What is absent is removed only in a full run, only of this source, and only when every row of
       the view says ``complete``: an empty view removes nothing.
 """
@@ -163,10 +164,10 @@ class DatabaseSource:
                 yield Sort.DELETION, target.execute(statement, [origin, ids]).rowcount
 
     def _rows(self, view: str) -> Iterator[Row]:
-        query = sql.SQL("select {} from {} where revision::bigint > {} order by {}").format(
+        query = sql.SQL("select {} from {} where {} order by {}").format(
             sql.SQL(_COLUMNS[view]),
             sql.Identifier(self._schema, view),
-            sql.Literal(self._above[view]),
+            _ahead(self._above[view]),
             sql.SQL(_KEYS[view]),
         )
         with self._connection.cursor(f"gw_{view}", row_factory=psycopg.rows.dict_row) as cursor:
@@ -226,14 +227,19 @@ def knowledge_base(
         )
 
 
+def _ahead(above: int) -> sql.Composed:
+    """Which rows are to be read: who says no revision may have changed."""
+    return sql.SQL("coalesce(revision::bigint > {}, true)").format(sql.Literal(above))
+
+
 def _look(
     connection: psycopg.Connection[Any], schema: str, view: str, above: int
 ) -> tuple[int, int | None, bool]:
     """How many rows are to be read, the highest revision of them, whether the view is whole."""
     query = sql.SQL(
-        "select count(*) filter (where revision::bigint > {}), max(revision::bigint),"
+        "select count(*) filter (where {}), max(revision::bigint),"
         " coalesce(bool_and(coalesce(complete::boolean, false)), false) from {}"
-    ).format(sql.Literal(above), sql.Identifier(schema, view))
+    ).format(_ahead(above), sql.Identifier(schema, view))
     row = connection.execute(query).fetchone()
     return (row[0], row[1], row[2]) if row is not None else (0, None, False)
 
@@ -267,29 +273,34 @@ def _raw(view: str, row: Row, seen: set[Any]) -> Raw:
         return _link(row, seen)
     key = row["term"] if view == "term" else row["address"]
     place = f"{view}:{str(key)[:200]}"
-    words = row["words"]
+    words, names = row["words"], _named(view, row)
     if not isinstance(words, dict):
-        return Raw(
-            place, {}, fault=f"`words` is not an object, or longer than {WORDS_MAX} characters"
-        )
+        fault = f"`words` is not an object, or longer than {WORDS_MAX} characters"
+        return Raw(place, {}, fault=fault, names=names)
     content = {name: _plain(value) for name, value in row.items() if name != "words"}
     said = {name: value for name, value in content.items() if value is not None}
     doubled = sorted(words.keys() & {*content, "sort"})
     if doubled:
-        return Raw(
-            place, {}, fault=f"`words` holds `{printable(doubled[0][:60])}`, a column's name"
-        )
+        fault = f"`words` holds `{printable(doubled[0][:60])}`, a column's name"
+        return Raw(place, {}, fault=fault, names=names)
     _remember(view, row, seen)
     sort = Sort.LABEL if view == "term" else Sort(view)
     return Raw(place, {"sort": sort.value, **said, **words})
 
 
+def _named(view: str, row: Row) -> tuple[Sort, UUID] | None:
+    """The unit or thread that a row is about; which term it is, its words would say."""
+    if view == "term" or row["address"] is None:
+        return None
+    make = unit_id if view == "unit" else thread_id
+    return Sort(view), make(row["address"])
+
+
 def _remember(view: str, row: Row, seen: set[Any]) -> None:
     if view == "term":
         seen.add((row["term"], row["version"] or 1))
-    elif row["address"] is not None:
-        make = unit_id if view == "unit" else thread_id
-        seen.add(make(row["address"]))
+    elif (named := _named(view, row)) is not None:
+        seen.add(named[1])
         if view == "unit" and row["thread"] is not None:
             seen.add((thread_id(row["thread"]), unit_id(row["address"])))
 

@@ -25,7 +25,7 @@ from retrieval.ingest.items import (
     UnitItem,
 )
 from retrieval.ingest.labels import shown, stored_label
-from retrieval.ingest.native import RELATION
+from retrieval.ingest.native import RELATION, refused_labels
 from retrieval.ingest.report import Reason, Sort
 
 SECTIONS_MAX: Final = 10_000
@@ -49,6 +49,11 @@ def document_items(mapping: IngestMapping, place: str, record: Record) -> Iterat
     sections = _sections(record, fields)
     thread = mapping.thread and _thread(mapping.thread, mapping, place, view, fields, prefix)
     if fields.faults:
+        if "id" not in fields.wrong:
+            made: list[Item] = [thread] if thread else []
+            for section in sections:
+                made += _section(mapping, place, view, section, title, prefix)
+            yield from refused_labels(mapping, made)
         for name, value, reason in fields.faults:
             yield Reason(place, Sort.RECORD, address, name, value, reason)
         return
@@ -109,12 +114,8 @@ def _section(
     address = fields.address("id", prefix=prefix)
     heading = fields.text("heading", most=TITLE_MAX, default=title)
     body = fields.text("text", most=BODY_MAX, blank=True)
-    if fields.faults:
-        for name, value, reason in fields.faults:
-            yield Reason(place, Sort.RECORD, address, name, value, reason)
-        return
     language = view.get("language")
-    yield UnitItem(
+    unit = UnitItem(
         place=place,
         address=address,
         title=heading,
@@ -130,6 +131,12 @@ def _section(
             address=address,
         ),
     )
+    if not fields.faults:
+        yield unit
+    elif "id" not in fields.wrong:
+        yield from refused_labels(mapping, [unit])
+    for name, value, reason in fields.faults:
+        yield Reason(place, Sort.RECORD, address, name, value, reason)
 
 
 def _sections(record: Record, fields: Fields) -> list[Any]:

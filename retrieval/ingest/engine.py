@@ -38,6 +38,7 @@ from retrieval.ingest.items import (
     Item,
     LabelItem,
     MembershipItem,
+    RefusedItem,
     ThreadItem,
     UnitItem,
 )
@@ -151,6 +152,7 @@ class _Run:
     labels: list[LabelItem] = field(default_factory=list)
     deletions: list[DeletionItem] = field(default_factory=list)
     refusals: list[list[Reason]] = field(default_factory=list)
+    refused: list[RefusedItem] = field(default_factory=list)
     seen: dict[UUID, tuple[str, str]] = field(default_factory=dict)
     places: set[str] = field(default_factory=set)
 
@@ -216,6 +218,8 @@ class _Run:
                 case DeletionItem():
                     if self._first(unit_id(item.address), item.address, item.place, ""):
                         self.deletions.append(item)
+                case RefusedItem():
+                    self.refused.append(item)
                 case MembershipItem():
                     self.pending.memberships.append(item)
                 case EdgeItem():
@@ -241,11 +245,14 @@ class _Run:
         return False
 
     def _waiting(self) -> int:
-        return len(self.units) + len(self.threads) + len(self.labels) + len(self.deletions)
+        waiting = len(self.units) + len(self.threads) + len(self.labels) + len(self.deletions)
+        return waiting + len(self.refused)
 
     def _forget(self) -> None:
-        for waiting in (self.units, self.threads, self.labels, self.deletions, self.refusals):
+        for waiting in (self.units, self.threads, self.labels, self.deletions):
             waiting.clear()
+        self.refusals.clear()
+        self.refused.clear()
 
     # --- writing --------------------------------------------------------------------------
 
@@ -272,6 +279,8 @@ class _Run:
             ):
                 if items:
                     write(items)  # type: ignore[arg-type]
+            # of what is named twice, the record that can be stored has spoken
+            writer.relabel([one for one in self.refused if one.ident not in self.seen])
             self.connection.execute(
                 statements.CHECKPOINT_KEPT, [self.key, done, Jsonb(self.report.as_json())]
             )

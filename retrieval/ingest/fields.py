@@ -29,6 +29,11 @@ class Fields:
         self._record = record
         self.faults: list[tuple[str, str, str]] = []
 
+    @property
+    def wrong(self) -> frozenset[str]:
+        """The fields that something is wrong with."""
+        return frozenset(name for name, _, _ in self.faults)
+
     def only(self, known: Collection[str]) -> None:
         """Note every field that has no meaning here: it may be a misspelt one that has."""
         for name in sorted(self._record.keys() - set(known)):

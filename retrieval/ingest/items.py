@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
-from retrieval.ingest.report import Reason
+from retrieval.ingest.report import Reason, Sort
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,16 @@ class DeletionItem:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedItem:
+    """What a record that cannot be stored says of the label of a unit, a thread or a term that may
+    be stored already: its content stays as it is, and nobody reads on for a mistake in it."""
+
+    sort: Sort
+    ident: UUID
+    label: StoredLabel
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentItem:
     """How a document points to others of its source (addresses), known when all were read.
 
@@ -128,6 +139,7 @@ Item = (
     | MembershipItem
     | EdgeItem
     | DeletionItem
+    | RefusedItem
     | DocumentItem
     | Reason
 )

@@ -54,6 +54,11 @@ def stored_label(
     return _rejected(mapping, record, tuple(sorted(reasons)))
 
 
+def closed_label(mapping: IngestMapping) -> StoredLabel:
+    """The label of something of which it cannot be read who may see it: nobody may."""
+    return _rejected(mapping, {}, ())
+
+
 def _blank_faults(
     mapping: IngestMapping, record: Mapping[str, Any], label: Label, inherit: Collection[str]
 ) -> list[tuple[str, str]]:

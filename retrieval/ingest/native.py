@@ -17,11 +17,12 @@ alone and updates the content only.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from policies.mapping import IngestMapping
 from retrieval.ingest.fields import ADDRESS_MAX, BODY_MAX, TEXT_MAX, TITLE_MAX, Fields
+from retrieval.ingest.identity import label_id, thread_id, unit_id
 from retrieval.ingest.items import (
     ArtifactItem,
     DeletionItem,
@@ -29,15 +30,19 @@ from retrieval.ingest.items import (
     Item,
     LabelItem,
     MembershipItem,
+    RefusedItem,
+    StoredLabel,
     ThreadItem,
     UnitItem,
 )
-from retrieval.ingest.labels import shown, stored_label
+from retrieval.ingest.labels import closed_label, shown, stored_label
 from retrieval.ingest.report import Reason, Sort
 
 ROLES: Final = ("canonical", "supporting", "report")
 LINK_STATUS: Final = ("active", "needs_human", "wrong_link")
 THREAD_STATUS: Final = ("active", "retired")
+IDENTITY: Final = frozenset({"address", "term", "version"})
+"""Fields that tell which object a unit, a thread, a term or a removal is about."""
 RELATION: Final = re.compile(r"[a-z_]{1,40}")
 
 Record = Mapping[str, Any]
@@ -62,6 +67,8 @@ def native_items(
     items = list(build(mapping, place, record, fields))
     if not fields.faults:
         yield from items
+    elif not fields.wrong & IDENTITY:
+        yield from refused_labels(mapping, items)
     for name, value, reason in fields.faults:
         address = record.get("address")
         shown_address = shown(address) if isinstance(address, str) else ""
@@ -80,6 +87,22 @@ CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     Sort.EDGE: ("from", "to", "relation", "confidence"),
     Sort.DELETION: ("address",),
 }
+
+
+def refused_labels(mapping: IngestMapping, items: Iterable[Item]) -> Iterator[RefusedItem]:
+    """The labels of what cannot be stored. A removal that cannot be believed closes."""
+    for item in items:
+        match item:
+            case RefusedItem():
+                yield item
+            case UnitItem(address=address, label=StoredLabel() as label):
+                yield RefusedItem(Sort.UNIT, unit_id(address), label)
+            case ThreadItem(address=address, label=label):
+                yield RefusedItem(Sort.THREAD, thread_id(address), label)
+            case LabelItem(term=term, version=version, label=label):
+                yield RefusedItem(Sort.LABEL, label_id(term, version, label.tenant), label)
+            case DeletionItem(address=address):
+                yield RefusedItem(Sort.UNIT, unit_id(address), closed_label(mapping))
 
 
 def _unit(mapping: IngestMapping, place: str, record: Record, fields: Fields) -> Iterator[Item]:

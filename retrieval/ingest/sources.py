@@ -20,12 +20,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
+from uuid import UUID
 
 from policies.faults import Faults
 from policies.yamltree import Node, parse
 from retrieval.ingest.errors import IngestRefused
 from retrieval.ingest.files import SUFFIXES, Entry, entries_of
-from retrieval.ingest.report import printable
+from retrieval.ingest.report import Sort, printable
 
 LINE_BYTES: Final = 16 * 1024 * 1024
 FENCE: Final = "---"
@@ -37,13 +38,15 @@ DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 class Raw:
     """One record as it stands in the source, or why it cannot be read (``fault``).
 
-    ``place`` is ``file:line``. ``markdown`` is the body below the front matter.
+    ``place`` is ``file:line``. ``markdown`` is the body below the front matter. ``names`` is the
+    object that an unreadable record is about, where that can be told.
     """
 
     place: str
     fields: dict[str, Any]
     markdown: str | None = None
     fault: str = ""
+    names: tuple[Sort, UUID] | None = None
 
 
 @dataclass(frozen=True, slots=True)

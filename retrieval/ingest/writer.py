@@ -24,6 +24,7 @@ from retrieval.ingest.identity import label_id, thread_id, unit_id
 from retrieval.ingest.items import (
     DeletionItem,
     LabelItem,
+    RefusedItem,
     StoredLabel,
     ThreadItem,
     UnitItem,
@@ -239,6 +240,20 @@ class Writer:
             else:
                 outcome = Outcome.CHANGED if ident in buried else Outcome.UNCHANGED
                 self._report.count(Sort.DELETION, outcome)
+
+    def relabel(self, items: Sequence[RefusedItem]) -> None:
+        """State the labels of what is stored and was refused now. Whatever is not there, or another
+        source's, stays as it is; the last one of several counts."""
+        for sort, held, update in (
+            (Sort.THREAD, statements.THREADS_HELD, statements.THREADS_LABEL),
+            (Sort.LABEL, statements.LABELS_HELD, statements.LABELS_LABEL),
+            (Sort.UNIT, statements.UNITS_HELD, statements.UNITS_LABEL),
+        ):
+            labels = {item.ident: item.label for item in items if item.sort is sort}
+            if labels:
+                there, foreign = self._held(sort, held, labels)
+                own = {one: labels[one] for one in labels if one in there and one not in foreign}
+                self._relabel(update, own)
 
     def refuse(self, reasons: Sequence[Reason]) -> None:
         """Count and list a record of which nothing is stored."""

@@ -330,6 +330,37 @@ def test_words_that_are_no_words_refuse_their_record_alone(base: Base, words: st
     assert base.live() == {"kb/how", "kb/count"}
 
 
+@pytest.mark.parametrize("words", ODD_WORDS)
+def test_row_whose_words_cannot_be_read_any_more_is_read_by_nobody(base: Base, words: str) -> None:
+    """Not by those who might read it before: it may have been narrowed."""
+    base.enforce()
+    base.change("alter table articles add words jsonb")
+    view = (SHIPPED / "views.sql").read_text().split("create view gateway_export.unit as")[1]
+    body = view.split("create view gateway_export.thread")[0].replace(
+        "jsonb_build_object(", "coalesce(a.words, jsonb_build_object("
+    )
+    base.change(f"create or replace view gateway_export.unit as {body.replace(') as', ')) as')}")
+    base.run()
+    base.change(f"update articles set words = {words}, date_updated = now() where slug = 'how'")
+    base.run()
+    asked = "select class_id from brain.unit where canonical_address = %s"
+    assert base.bench.one(asked, "kb/how") == (-1,)
+    assert base.bench.one(asked, "kb/count") != (-1,)
+
+
+def test_row_without_a_revision_is_read_in_every_run(base: Base) -> None:
+    """Directus leaves `date_updated` empty until a row is edited."""
+    base.enforce()
+    base.change("update articles set date_updated = null where slug = 'how'")
+    base.run()
+    assert base.visibility("kb/how") == "public"
+    base.change("update articles set audience = 'staff' where slug = 'how'")
+    base.run()
+    assert base.visibility("kb/how") == "employee"
+    base.run(full=True)
+    assert "kb/how" in base.live()
+
+
 def test_a_base_that_names_no_encoding_is_read_as_text(base: Base) -> None:
     """Its own setting would make bytes of every address."""
     name = psycopg.conninfo.conninfo_to_dict(base.other.url)["dbname"]
