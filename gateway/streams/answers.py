@@ -111,6 +111,7 @@ class _Watched:
             try:
                 piece = await self._next()
             except StopAsyncIteration:
+                self._send = None  # the end is written next, and nothing behind it
                 if self._why is not None:
                     self._over(self._why)
                 return self._rest()
@@ -124,6 +125,8 @@ class _Watched:
             if self._why is not None:
                 self._over(self._why)
             self.done = self._response.done
+            if self.done:
+                self._send = None
             if not self._events:
                 return piece
             if not self._held and not self._torn and piece.endswith(b"\n\n"):
@@ -149,19 +152,19 @@ class _Watched:
             self._stream.on_silence = self._silent
 
     def _silent(self) -> None:
-        """Comment, if an event has been passed on (a byte-order mark may stand before the first)
-        and none is half passed on."""
-        if self._pieces and not self._torn and self._why is None and self._remark is None:
-            self._remark = asyncio.get_running_loop().create_task(self._comment())
+        """Comment, if an event has been passed on (a byte-order mark may stand before the first),
+        none is half passed on and the end is not on its way."""
+        between = self._pieces and not self._torn and self._why is None
+        if between and self._send is not None and self._remark is None:
+            comment = self._comment(self._send)
+            self._remark = asyncio.get_running_loop().create_task(comment)
 
-    async def _comment(self) -> None:
-        if self._send is None:
-            return
+    async def _comment(self, send: Send) -> None:
         try:
             with suppress(TimeoutError, OSError):
                 async with asyncio.timeout(_REMARK_S):
                     message = {"type": "http.response.body", "body": COMMENT, "more_body": True}
-                    await self._send(message)
+                    await send(message)
         finally:
             self._remark = None
 

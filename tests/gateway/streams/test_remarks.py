@@ -158,6 +158,48 @@ def test_comment_stands_between_events_and_never_before_the_first() -> None:
     ]  # fmt: skip
 
 
+class Whole(Pieces):
+    """As `Pieces`, but what it says it says at once: each piece may be the last one."""
+
+    done = True
+
+
+@pytest.mark.parametrize("upstream", [Pieces, Whole])
+def test_nothing_is_said_behind_the_end(upstream: type[Pieces]) -> None:
+    """The end waits for a caller that reads slowly, and the stream is called silent meanwhile: what
+    was begun then would be written behind it, which is an error of ours in the log."""
+
+    async def said() -> list[Any]:
+        register, sent = Register(), list[Any]()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def again() -> None:
+            raise AssertionError("nothing changed")
+
+        response = answers._Watched(  # registered as what was not whole yet
+            upstream([(b"data: 1\n\n", False)], lambda: None),
+            register,  # type: ignore[arg-type]  # all that it uses
+            GRANTED,
+            again=again,
+            ended=lambda _: None,
+        )
+        remarks(response, send)
+        assert await anext(response) == b"data: 1\n\n"
+        if upstream is Pieces:
+            with pytest.raises(StopAsyncIteration):
+                await anext(response)
+        assert register.stream is not None
+        register.stream.on_silence()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await response.aclose()
+        return sent
+
+    assert asyncio.run(said()) == []
+
+
 @contextmanager
 def later(scene: Scene) -> Iterator[Callable[[float], None]]:
     """A way to let the gateway look after its streams so many seconds from now."""
