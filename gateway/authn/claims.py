@@ -20,6 +20,8 @@ from policies.bindings import IssuerBinding
 from policies.subject import Principal
 
 LEEWAY_S: Final = 30.0
+WORD_MAX: Final = 2_048
+"""Characters of an id that a list of revocations can name."""
 _TYPES: Final = frozenset({"", "jwt", "at+jwt"})
 _NOT_ACCESS: Final = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "events"})
 """Claims that only ID tokens and logout tokens carry."""
@@ -68,6 +70,9 @@ def principal_of(
     sub = claims.get("sub")
     if not isinstance(sub, str) or not _SUB.fullmatch(sub):
         raise BadToken("sub")
+    jti = claims.get("jti", "absent")
+    if not isinstance(jti, str) or not 0 < len(jti) <= WORD_MAX:
+        raise BadToken("jti")  # nobody could revoke it
     return Principal(
         issuer=binding.alias,
         subject_id=subject_id(binding.url, sub),

@@ -21,13 +21,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from gateway.authn.claims import LEEWAY_S, subject_id
+from gateway.authn.claims import LEEWAY_S, WORD_MAX, subject_id
 from gateway.errors import GatewayError
 from gateway.ingress.strict_json import Json, NotStrictJson, parse_object
 
 LINES_MAX: Final = 100_000
 BYTES_MAX: Final = 32 * 1024 * 1024
-_WORD_MAX: Final = 2_048
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 
@@ -91,8 +90,8 @@ def _line(line: bytes) -> tuple[str, str, str, float]:
 
 def _word(told: Mapping[str, Json], name: str) -> str:
     word = told[name]
-    if not isinstance(word, str) or not 0 < len(word) <= _WORD_MAX:
-        raise ValueError(f"`{name}` is not a text of 1 to {_WORD_MAX} characters")
+    if not isinstance(word, str) or not 0 < len(word) <= WORD_MAX:
+        raise ValueError(f"`{name}` is not a text of 1 to {WORD_MAX} characters")
     return word
 
 
