@@ -54,6 +54,8 @@ def advice(word: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(word.strip().lower(), sorted(known), n=1, cutoff=0.5)
     if near:
         return f"did you mean `{near[0]}`"
+    if not known:
+        return "none is known: mend the file that lists them first"
     if len(known) <= 8:
         return "use one of " + ", ".join(f"`{value}`" for value in sorted(known))
     return "use a word of rules/vocabulary.yaml, or add it there first"

@@ -51,7 +51,8 @@ class PolicyFiles:
         """A file as text, or None with the reason recorded."""
         content = self.contents.get(file)
         if content is None:
-            faults.add(Place(file), "missing_file", f"`{file}` is missing", "restore it")
+            if not any(fault.file == file for fault in faults):  # else it is there, but unreadable
+                faults.add(Place(file), "missing_file", f"`{file}` is missing", "restore it")
             return None
         return decoded(file, content, faults)
 
@@ -93,6 +94,14 @@ def decoded(file: str, content: bytes, faults: Faults) -> str | None:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         faults.add(Place(file, line), "not_utf8", "the file is not UTF-8", "save it as UTF-8")
+        return None
+    if "\r\n" in text:  # an editor's or a checkout's choice for the whole file: one fault
+        faults.add(
+            Place(file, text[: text.index("\r\n")].count("\n") + 1),
+            "carriage_returns",
+            "lines end in CR LF",
+            "save it with LF only (git: `core.autocrlf` is `input` or `false`)",
+        )
         return None
     clean = True
     for number, line_text in enumerate(text.split("\n"), 1):

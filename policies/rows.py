@@ -49,13 +49,14 @@ def read_rows(
 ) -> tuple[Row, ...]:
     """The rows of one file. ``domains`` lists the known words of every column."""
     rows: list[Row] = []
+    before = len(faults.found)
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip(" ") or line.startswith("#"):
             continue
         row = _read_row(shape, _split(shape.file, number, line), domains, faults)
         if row is not None:
             rows.append(row)
-    if not rows:
+    if not rows and len(faults.found) == before:  # rows with a fault are told themselves
         faults.add(
             Place(shape.file),
             "no_rules",
