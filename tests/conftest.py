@@ -81,7 +81,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def services() -> Iterator[Embedded]:
     """The embedded pair of this session. Never kill it: tests that do start their own."""
-    with embedded_pair() as pair:
+    with embedded_pair(in_memory=True) as pair:
         yield pair
 
 

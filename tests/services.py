@@ -54,14 +54,19 @@ class VectorService:
 
 
 @contextmanager
-def embedded_pair() -> Iterator[Embedded]:
-    """Both services in a throw-away folder that Postgres's account may enter."""
-    with state_folder() as state, start(state, durable=False) as pair:
+def embedded_pair(*, in_memory: bool = False) -> Iterator[Embedded]:
+    """Both services in a throw-away folder that Postgres's account may enter.
+
+    ``in_memory``: where there is room. A database of a test's own is there in 30 ms instead of
+    330, and there are hundreds. Not for what fills a store.
+    """
+    folder = state_folder(_memory() if in_memory else None)
+    with folder as state, start(state, durable=False) as pair:
         yield pair
 
 
 def _memory() -> Path | None:
-    """A file system in memory with room for all services of a run; None: the usual place."""
+    """A file system in memory with room for the services of a run; None: the usual place."""
     shared = Path("/dev/shm")  # noqa: S108 - what is made in it is a folder of its own
     if not os.access(shared, os.W_OK | os.X_OK):
         return None
@@ -69,13 +74,9 @@ def _memory() -> Path | None:
 
 
 @contextmanager
-def state_folder() -> Iterator[Path]:
-    """A throw-away folder for an embedded state; pytest's own are closed to other accounts.
-
-    In memory where there is room: a database of a test's own is there in 30 ms instead of 330,
-    and there are hundreds.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="audience-gateway-", dir=_memory()))
+def state_folder(within: Path | None = None) -> Iterator[Path]:
+    """A throw-away folder for an embedded state; pytest's own are closed to other accounts."""
+    folder = Path(tempfile.mkdtemp(prefix="audience-gateway-", dir=within))
     try:
         if os.geteuid() == 0:
             folder.chmod(0o711)
