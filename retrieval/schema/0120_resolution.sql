@@ -157,10 +157,15 @@ begin
     if tg_op = 'INSERT' then
         changed := array(select n.id from new_rows n);
     else
+        -- grouped, not joined: see 0181
         changed := array(
-            select n.id from new_rows n join old_rows o using (id)
-            where to_jsonb(n) -> 'aliases' is distinct from to_jsonb(o) -> 'aliases');
-        delete from brain.label_term p where p.label_id = any (changed);
+            select s.id
+            from (select o.id, to_jsonb(o) -> 'aliases' as aliases from old_rows o
+                  union all
+                  select n.id, to_jsonb(n) -> 'aliases' from new_rows n) s
+            group by s.id having count(distinct coalesce(s.aliases, 'null')) > 1);
+        delete from brain.label_term p
+            using unnest(changed) c (id) where p.label_id = c.id;
     end if;
     insert into brain.label_term (term, label_id, phrase, position, words)
     select -1, c.id, 0, 0, 0 from unnest(changed) c (id) order by c.id;

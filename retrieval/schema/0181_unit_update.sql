@@ -1,7 +1,8 @@
--- What follows from a change of units, in time that grows with their number and not with its square.
+-- What follows from a change of units or threads, in time that grows with their number and not with
+-- its square.
 --
 -- Laws
---   What 0004 and 0120 say of it holds: the same rows are written.
+--   What 0004, 0060 and 0120 say of it holds: the same rows are written.
 --   The two transition tables are never joined. The planner knows nothing of their size and takes
 --   one row after the other through the whole of the second. Their union is grouped by unit: what
 --   differs has a minimum below its maximum, and what stayed the same takes itself away.
@@ -84,6 +85,49 @@ begin
     end if;
     if cardinality(faulty) > 0 then
         perform brain.note_label_faults('unit', faulty);
+    end if;
+    return null;
+end $$;
+
+create or replace function brain.after_thread_update() returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    relabelled uuid[];  -- what their units inherit has changed
+    faulty uuid[];
+begin
+    update brain.thread_term p
+    set class_id = v.class_id, tenant = v.tenant, jurisdiction = v.jurisdiction
+    from (select n.id, n.tenant, n.jurisdiction,
+                 case when n.deleted_at is null then n.class_id else -1 end as class_id
+          from new_rows n) v
+    where p.thread_id = v.id
+      and (p.class_id, p.tenant, p.jurisdiction) <> (v.class_id, v.tenant, v.jurisdiction);
+
+    with side as (
+        select o.id, o.class_id, to_jsonb(array[o.visibility, o.readiness, o.publication_state,
+                   o.risk_class, o.authority]) as words, o.deleted_at is null as there, o.wish
+        from old_rows o
+        union all
+        select n.id, n.class_id, to_jsonb(array[n.visibility, n.readiness, n.publication_state,
+                   n.risk_class, n.authority]), n.deleted_at is null, n.wish
+        from new_rows n
+    ), change as (
+        select s.id, count(distinct jsonb_build_array(s.words, s.there, s.wish)) > 1 as relabelled,
+               min(s.class_id) = -1 as faulty
+        from side s group by s.id
+    )
+    select coalesce(array_agg(c.id) filter (where c.relabelled), '{}'),
+           coalesce(array_agg(c.id) filter (where c.faulty), '{}')
+        into relabelled, faulty from change c;
+    if cardinality(relabelled) > 0 then
+        perform brain.relabel_units(array(
+            select distinct m.unit_id from unnest(relabelled) t (id)
+            join brain.thread_membership m on m.thread_id = t.id));
+    end if;
+    if cardinality(faulty) > 0 then
+        perform brain.note_label_faults('thread', faulty);
     end if;
     return null;
 end $$;
