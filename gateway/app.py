@@ -329,7 +329,7 @@ class _Writer:
             await self.abort()
             return
         headers = [(b"content-type", PROBLEM_JSON), *PRIVATE, *refusal.headers]
-        document = problem_body(refusal.code, self._visit.request_id)
+        document = problem_body(refusal.code, self._visit.request_id, refusal.reason)
         await self._whole(status_of(refusal.code), headers, document)
 
     async def publish(self, document: bytes) -> None:

@@ -2,7 +2,8 @@
 
 Laws
     * A caller learns a stable ``code`` and a request id. Reasons, names of stores, rules and
-      units are for operators and never stand in a body.
+      units are for operators and never stand in a body. Which part of its own body was not
+      accepted it is told: that is the caller's own text, and nobody's secret.
     * *Hidden* and *absent* are one code, so that no branch can tell them apart.
     * A code that is not in this list cannot be sent.
 
@@ -141,7 +142,8 @@ class PartMissing(GatewayError):
 class Refusal(GatewayError):
     """The request ends here, with ``code``.
 
-    ``reason`` is for the decision log and never leaves. ``headers`` are added to the answer.
+    ``reason`` is for our own logs and never leaves, but for ``bad_body``, where it names the place
+    in the caller's own body. ``headers`` are added to the answer.
     """
 
     def __init__(self, code: Code, reason: str = "", *, headers: Headers = ()) -> None:
@@ -156,18 +158,20 @@ def status_of(code: Code) -> int:
     return _WORDING[code][0]
 
 
-def problem_body(code: Code, request_id: str) -> bytes:
-    """The RFC 9457 document of a refusal. It depends on the code and the request id only."""
+def problem_body(code: Code, request_id: str, reason: str = "") -> bytes:
+    """The RFC 9457 document of a refusal. It depends on the code and the request id only; with
+    ``bad_body`` also on ``reason``, the place in the caller's own body that was not accepted."""
     status, title = _WORDING[code]
-    return orjson.dumps(
-        {
-            "type": f"urn:audience-gateway:problem:{code}",
-            "title": title,
-            "status": status,
-            "code": str(code),
-            "request_id": request_id,
-        }
-    )
+    document = {
+        "type": f"urn:audience-gateway:problem:{code}",
+        "title": title,
+        "status": status,
+        "code": str(code),
+        "request_id": request_id,
+    }
+    if code is Code.BAD_BODY and reason:
+        document["detail"] = reason[:300]
+    return orjson.dumps(document)
 
 
 def challenge(error: str = "") -> Headers:

@@ -85,14 +85,25 @@ def of_body(headers: Headers, body: bytes, operation: str) -> Wish:
     try:
         parse_object(body)  # one reading only; then by the contract, which knows JSON's types
         request = BODIES[operation].model_validate_json(body, strict=True)
-    except (NotStrictJson, ValidationError) as error:
-        raise Refusal(Code.BAD_BODY, type(error).__name__) from error
+    except NotStrictJson as error:
+        raise Refusal(Code.BAD_BODY, str(error)) from error
+    except ValidationError as error:
+        raise Refusal(Code.BAD_BODY, first_fault(error)) from error
     return Wish(
         audience=request.audience or "",
         task_scope=request.task_scope or "",
         purpose=request.purpose or "",
         request=request,
     )
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first place in a caller's own body that was not accepted, and why, in a fixed word.
+
+    Of what the caller sent it says names of keys, and no value.
+    """
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['type']}"
 
 
 def require_json(headers: Headers) -> None:

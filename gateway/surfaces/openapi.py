@@ -256,6 +256,10 @@ _PROBLEM: Final[_Node] = {
         "status": {"type": "integer"},
         "code": {"type": "string", "enum": [str(code) for code in Code]},
         "request_id": {"type": "string"},
+        "detail": {
+            "type": "string",
+            "description": "With `bad_body` only: which part of the caller's own body it was.",
+        },
     },
     "required": ["type", "title", "status", "code", "request_id"],
     "additionalProperties": False,

@@ -318,6 +318,39 @@ def test_a_body_of_another_form_is_refused_unasked(guarded: Stage, name: str) ->
     assert guarded.retrieval.asks == []
 
 
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"quer": "x"}, "query: missing"),
+        ({"query": "x", "kk": 1}, "kk: extra_forbidden"),
+        ({"query": ["a word"]}, "query: string_type"),
+        (b'{"query": "x", "query": "y"}', "not strict JSON"),
+        (b"[]", "not an object"),
+        ({"query": "x", "\x00" * 400: 1}, "\x00" * 300),
+    ],
+)
+def test_a_caller_is_told_which_part_of_its_own_body_was_not_accepted(
+    guarded: Stage, body: object, detail: str
+) -> None:
+    """Names of keys and a fixed word, 300 characters at most; no value, and nothing of ours."""
+    reply = post(guarded, "/v1/retrieve", body)
+    document = json.loads(reply.body)
+    assert (reply.status, document["code"], document["detail"]) == (400, "bad_body", detail)
+    assert guarded.retrieval.asks == []
+
+
+def test_no_other_refusal_has_a_detail(guarded: Stage) -> None:
+    """Reasons of policy, stores and tokens stay ours."""
+    refusals = (
+        get(guarded, "/v1/units?limit=0"),
+        get(guarded, "/portal/employee/x"),
+        guarded.ask("GET", "/v1/units"),
+        get(guarded, "/v1/nothing"),
+    )
+    assert [reply.status for reply in refusals] == [400, 403, 401, 404]
+    assert not any("detail" in json.loads(reply.body) for reply in refusals)
+
+
 @pytest.mark.parametrize("path", ["/v1/answers/check", "/v1/feedback"])
 def test_a_huge_body_is_refused_before_it_is_read(guarded: Stage, path: str) -> None:
     reply = post(guarded, path, b'{"claims": "' + b"x" * guarded.limits.body_bytes + b'"}')

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import orjson
 from pydantic import ValidationError
 
 from gateway import stations
@@ -37,7 +36,7 @@ from gateway.ingress.strict_json import NotStrictJson, parse_object
 from gateway.journal.access import AccessJournal, AdminAccess
 from gateway.journal.event import JournalUnavailable
 from gateway.relay.headers import PRIVATE
-from gateway.routes.wishes import require_json
+from gateway.routes.wishes import first_fault, require_json
 from gateway.surfaces.admin.asked import Answered, Asked, Door
 from gateway.surfaces.admin.wire import Question, Wire
 from gateway.telemetry.recorder import Recorder
@@ -183,9 +182,7 @@ async def _read(door: Door, headers: Headers, body: Body) -> Question:
     except NotStrictJson as error:
         raise Refusal(Code.BAD_BODY, str(error)) from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"])) or "body"
-        raise Refusal(Code.BAD_BODY, f"{where}: {first['type']}") from error
+        raise Refusal(Code.BAD_BODY, first_fault(error)) from error
 
 
 def _parsed(door: Door, text: bytes) -> Question:
@@ -217,9 +214,7 @@ class _Writer:
         if visit.sent:
             await self.abort()
             return
-        document = problem_body(refusal.code, visit.request_id)
-        if refusal.code is Code.BAD_BODY:
-            document = orjson.dumps({**orjson.loads(document), "detail": refusal.reason[:300]})
+        document = problem_body(refusal.code, visit.request_id, refusal.reason)
         headers = [(b"content-type", PROBLEM_JSON), *refusal.headers]
         await self._whole(status_of(refusal.code), headers, document)
 
