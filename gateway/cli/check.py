@@ -70,7 +70,10 @@ def _check_settings(settings: Settings, snapshot: Snapshot) -> None:
     from gateway.compose.signing import ring_of  # late: they load the relay
     from gateway.compose.upstreams import targets
 
-    targets(settings.upstreams, snapshot.upstreams)
+    reached = targets(settings.upstreams, snapshot.upstreams)
+    unreached = sorted(set(snapshot.upstreams) - set(reached))
+    if unreached:
+        print(f"no address in the settings: {', '.join(unreached)}; their routes answer 502")
     if settings.route_limits:
         from gateway.compose.route_limits import route_limits
 

@@ -48,7 +48,10 @@ _APPROVE: Final = "select gate.approve_override(%s, %s, %s, %s, %s, %s)"
 _CLOSE: Final = "select gate.close_override(%s, %s, %s, %s, %s)"
 _REMEDIES: Final = {
     "GW404": ("unknown_override", "see `gateway overrides list`"),
-    "GW409": ("override_moved", "look again with `gateway overrides list --all`"),
+    "GW409": (
+        "override_moved",
+        "look again with `gateway overrides list --all`; one in the way is revoked, then ask anew",
+    ),
     "GW412": ("policy_differs", "look again: the policy moved while this was decided"),
     "GW422": ("override_refused", "name words of ours that are looser than the label's"),
 }
@@ -200,7 +203,8 @@ def _close(
 
 
 def _may_decide(snapshot: Snapshot, found: Mapping[str, Any], role: str) -> bool:
-    profiles = found["gains_now"] or found["gained"]
+    # what opens to nobody now may stand in the way of another: any decider may close it
+    profiles = found["gains_now"] or found["gained"] or snapshot.vocabulary.profiles
     return any(snapshot.decide_label(p, role, LabelAuthor.OTHER).allowed for p in profiles)
 
 

@@ -110,7 +110,10 @@ def _tell(found: list[Finding], through: str) -> None:
         raise Failure(Exit.REFUSED, "proxy_unsafe", reason, remedy)
     if undecided:
         reason = f"{undecided} of {len(found)} claims could not be decided through {line(through)}"
-        remedy = "does it reach gateway and portal, and does rules/trusted_peers.yaml believe it?"
+        remedy = (
+            "does it reach gateway and portal, does rules/trusted_peers.yaml believe it, and is the"
+            " control a page that exists? else name one by --path, with --token-file"
+        )
         raise Failure(Exit.UNAVAILABLE, "undecided", reason, remedy)
     print(f"{counts[Outcome.SHOWN]} shown, {counts[Outcome.NOT_TRIED]} not tried")
 

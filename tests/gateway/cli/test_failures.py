@@ -230,3 +230,18 @@ def test_check_warns_where_strangers_meet_an_unsigned_policy(
     out, err = capsys.readouterr()
     assert "release: development, nothing has to be signed" in out
     assert err.startswith("gateway: warning: unsigned_release: 0.0.0.0:8080 ")
+
+
+def test_check_names_the_upstreams_that_have_no_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would start, and each of their routes would answer 502."""
+    assert run(["check"]) == 0
+    assert "no address in the settings: customer-portal, employee-portal, partner-portal;" in (
+        capsys.readouterr().out
+    )
+    file = tmp_path / "gateway.toml"
+    names = ("customer-portal", "employee-portal", "partner-portal")
+    file.write_text("".join(f'[upstreams.{n}]\naddress = "http://127.0.0.1:1"\n' for n in names))
+    assert run(["check", "--config", str(file)]) == 0
+    assert "no address" not in capsys.readouterr().out

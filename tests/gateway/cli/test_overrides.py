@@ -117,6 +117,18 @@ def test_who_asked_may_take_it_back(ask: Ask) -> None:
     assert ask("overrides", "revoke", one["id"], *own)[0] == 0
 
 
+def test_what_opens_to_nobody_can_be_rejected_so_that_it_is_in_nobodys_way(ask: Ask) -> None:
+    """Of a unit that may be open there is one at a time; nobody gains by its end."""
+    again = ["ask", "handbook/leave", "--label", "visibility=employee", *ASK[4:]]
+    assert "would open to nobody" in ask("overrides", *again)[1]
+    assert "is revoked, then ask anew" in ask("overrides", *ASK)[2]
+    (one,) = listed(ask)
+    nobody = ["--as", "eve", "--role", "role:nobody", *DECIDE]
+    assert ask("overrides", "reject", one["id"], *nobody)[0] == 1
+    assert ask("overrides", "reject", one["id"], *RISK)[0] == 0
+    assert ask("overrides", *ASK)[0] == 0
+
+
 def test_what_is_no_override_is_one_clear_line(ask: Ask) -> None:
     absent = "00000000-0000-4000-8000-000000000000"
     named = ["--as", "carol", "--reason", "for the fair"]
