@@ -25,6 +25,7 @@ from deploy.demo.portals.app import PORTALS
 from deploy.demo.stage import IndexLate, Stage, staged
 from gateway.cli.failure import Exit
 from gateway.compose.failure import CannotStart
+from gateway.compose.signalling import signalling
 from gateway.server import PortTaken
 from gateway.settings import InvalidSettings
 from gateway.settled import settle
@@ -88,7 +89,8 @@ async def _run(out: Console, *, once: bool, every_unit: bool, state: Path | None
         out.print(f"set-up and tour together: {time.monotonic() - began:.1f} s (no download)")
         if not once:
             _hints(out, stage)
-            await ended
+            async with signalling(stage.settings, stage.gateway.stores):  # as `gateway serve`
+                await ended
             out.print("stopped; it keeps its data for the next start")
         ended.cancel()
     if broken:

@@ -7,10 +7,13 @@ run says: for every reader, the units that the gateway serves are those that the
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from deploy.demo.kept import alone
@@ -71,3 +74,23 @@ def test_a_second_demo_leaves_the_files_of_the_first_one_alone() -> None:
         assert run.returncode == 4
         assert run.stderr.startswith("demo: error: state_held: another demo runs in ")
         assert identities.read_text() == traces.read_text() == "of the first demo"
+
+
+@pytest.mark.timeout(300)
+def test_a_demo_that_stays_up_is_ready_in_every_part() -> None:
+    """Regression: nothing drew rates and gaps, and readiness stayed `degraded`."""
+    with state_folder() as state:
+        command = [sys.executable, "-m", "deploy.demo", "--state", str(state)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+            assert run.stdout is not None
+            try:
+                assert any("It stays up" in line for line in run.stdout)
+                admin = json.loads((state / "gateway.json").read_text())["admin_url"]
+                deadline = time.monotonic() + 60
+                while (found := httpx.get(f"{admin}/readyz").json())["status"] != "ready":
+                    assert time.monotonic() < deadline, found
+                assert found["checks"]["signals"] == "ok"
+            finally:
+                run.send_signal(signal.SIGINT)
+            assert "all is right" in run.stdout.read()
+        assert run.returncode == 0
