@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, Final, TypeGuard, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -38,6 +38,7 @@ from policies.decision import Scope
 from policies.emit import qdrant as emitted
 from retrieval.embed.quantise import engine_form
 from retrieval.errors import IndexUnavailable, Store
+from retrieval.stores.payload import is_ours, label_of
 from retrieval.stores.points import (
     Candidate,
     DenseSearch,
@@ -213,10 +214,6 @@ class QdrantIndex:
             raise IndexUnavailable(Store.QDRANT, "points were not read in the order of their ids")
         return page
 
-    async def everything(self) -> list[Held]:
-        """Every point of the collection. Writer only."""
-        return await self._scroll(None, wanted=None)
-
     async def strangers(self) -> int:
         """How many points no gateway wrote: their payload is none of ours, for their own id."""
         found, offset = 0, None
@@ -231,7 +228,7 @@ class QdrantIndex:
                     with_vectors=False,
                 )
             )
-            found += sum(not _is_ours(point.id, point.payload) for point in page)
+            found += sum(not is_ours(point.id, point.payload) for point in page)
             if offset is None:
                 return found
 
@@ -331,7 +328,7 @@ class QdrantIndex:
         )
         ids = [UUID(str(point.id)) for point in page]
         found = [
-            Held(one, _label(one, point.payload)) for one, point in zip(ids, page, strict=True)
+            Held(one, label_of(one, point.payload)) for one, point in zip(ids, page, strict=True)
         ]
         return found, following
 
@@ -494,33 +491,6 @@ def _struct(point: IndexPoint) -> models.PointStruct:
             "revision": label.revision,
         },
     )
-
-
-def _label(unit_id: UUID, payload: dict[str, Any] | None) -> IndexLabel | None:
-    stored = payload or {}
-    if not (
-        _integer(stored.get("class_id"))
-        and _integer(stored.get("revision"))
-        and isinstance(stored.get("tenant"), str)
-        and isinstance(stored.get("jurisdiction"), str)
-        and stored.get("unit_id") == str(unit_id)
-    ):
-        return None
-    return IndexLabel(
-        unit_id=unit_id,
-        revision=stored["revision"],
-        class_id=stored["class_id"],
-        tenant=stored["tenant"],
-        jurisdiction=stored["jurisdiction"],
-    )
-
-
-def _is_ours(ident: object, payload: dict[str, Any] | None) -> bool:
-    return isinstance(ident, str) and _label(UUID(ident), payload) is not None
-
-
-def _integer(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _reason(fault: Exception) -> str:

@@ -23,6 +23,7 @@ from retrieval.stores.activation import activate
 from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.qdrant import QdrantIndex
 from retrieval.stores.roles import INDEX, POLICY, dsn_for
+from tests.retrieval.index.collections import everything
 from tests.retrieval.world import EMBEDDER, World, subject, write
 from tests.services import Database, VectorService
 
@@ -56,7 +57,7 @@ class Stage:
                     raise
             else:
                 break
-        await self.index.delete([held.unit_id for held in await self.index.everything()])
+        await self.index.delete([held.unit_id for held in await everything(self.index)])
 
     async def _truncate(self) -> None:
         async with await psycopg.AsyncConnection.connect(self.database.url) as connection:
@@ -188,7 +189,7 @@ def wire(answer: Answer) -> str:
 
     Pack ids are random: all are the same one here.
     """
-    text = answer.model_dump_json(exclude={"governed", "discrepancies", "timings"})
+    text = answer.model_dump_json(exclude={"answer_id", "governed", "discrepancies", "timings"})
     return PACK_ID.sub('"pack_id":"-"', text)
 
 

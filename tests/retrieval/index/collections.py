@@ -14,7 +14,7 @@ from qdrant_client import AsyncQdrantClient
 from policies.decision import Grant, PolicyDigest, Scope
 from retrieval.embed.quantise import pack
 from retrieval.stores.points import IndexLabel, IndexPoint
-from retrieval.stores.qdrant import QdrantIndex
+from retrieval.stores.qdrant import PAGE, Held, QdrantIndex
 from tests.services import VectorService
 
 T = TypeVar("T")
@@ -31,6 +31,18 @@ async def collection(sidecar: VectorService, *, dims: int = 4) -> AsyncIterator[
         await index.close()
         async with raw_client(sidecar) as client:
             await client.delete_collection(index.collection)
+
+
+async def everything(index: QdrantIndex) -> list[Held]:
+    """Every point of the collection, in the order of ids. Raises IndexUnavailable."""
+    found: list[Held] = []
+    first = UUID(int=0)
+    while True:
+        page = await index.held_from(first)
+        found += page
+        if len(page) < PAGE:
+            return found
+        first = UUID(int=page[-1].unit_id.int + 1)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.points import IndexLabel, IndexPoint
 from retrieval.stores.qdrant import Held, QdrantIndex
 from retrieval.stores.roles import INDEX, dsn_for
-from tests.retrieval.index.collections import using
+from tests.retrieval.index.collections import everything, using
 from tests.retrieval.truth import Record, Unit
 from tests.services import Database, VectorService
 
@@ -97,7 +97,7 @@ def test_what_changes_during_a_sweep_does_not_wait_for_its_end(
             finally:
                 await watched.close()
             assert (swept.orphans, swept.mended) == (0, 0)
-            assert [held.unit_id for held in await index.everything()] == [early, *late]
+            assert [held.unit_id for held in await everything(index)] == [early, *late]
             assert record.pending() == 0
 
         using(sidecar, run, dims=DIMS)
@@ -128,6 +128,6 @@ def test_points_in_another_order_are_refused_before_anything_is_removed(
                     await OutboxWorker(conninfo, shuffled, HashingEmbedder(DIMS)).sweep()
             finally:
                 await shuffled.close()
-            assert [held.unit_id for held in await index.everything()] == ids
+            assert [held.unit_id for held in await everything(index)] == ids
 
         using(sidecar, run, dims=DIMS)

@@ -22,7 +22,7 @@ from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.points import IndexLabel, IndexPoint
 from retrieval.stores.qdrant import QdrantIndex
 from retrieval.stores.roles import INDEX, dsn_for
-from tests.retrieval.index.collections import point, raw_client, scope, using
+from tests.retrieval.index.collections import everything, point, raw_client, scope, using
 from tests.retrieval.truth import Record, Unit
 from tests.services import Database, VectorService
 
@@ -53,7 +53,7 @@ def label(unit: Unit, *, revision: int = 1) -> IndexLabel:
 
 
 async def stored(index: QdrantIndex) -> dict[UUID, IndexLabel | None]:
-    return {held.unit_id: held.label for held in await index.everything()}
+    return {held.unit_id: held.label for held in await everything(index)}
 
 
 def worked(

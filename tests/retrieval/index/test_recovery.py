@@ -22,6 +22,7 @@ from retrieval.errors import IndexUnavailable
 from retrieval.stores.outbox import OutboxWorker
 from retrieval.stores.qdrant import QdrantIndex
 from retrieval.stores.roles import INDEX, dsn_for
+from tests.retrieval.index.collections import everything
 from tests.retrieval.truth import Record, Unit
 from tests.services import Database
 
@@ -113,12 +114,12 @@ def test_running_worker_survives_a_killed_engine(
         record.put(units(31, 5))
         await until(failing)
         with pytest.raises(IndexUnavailable):
-            await index.everything()
+            await everything(index)
         assert record.pending() > 0
         engine.start()
-        assert len(await index.everything()) >= 30
+        assert len(await everything(index)) >= 30
         await until(idle)
-        assert len(await index.everything()) == 35
+        assert len(await everything(index)) == 35
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -18,7 +18,7 @@ from retrieval.errors import IndexUnavailable
 from retrieval.stores.qdrant import QdrantIndex
 from retrieval.stores.reindex import Standing, rebuild, standing
 from retrieval.stores.roles import INDEX, dsn_for
-from tests.retrieval.index.collections import collection, raw_client
+from tests.retrieval.index.collections import collection, everything, raw_client
 from tests.retrieval.truth import Record, Unit
 from tests.services import Database, VectorService
 
@@ -78,7 +78,7 @@ def test_a_collection_is_filled_from_the_truth_alone(
         async with collection(sidecar, dims=DIMS) as another:
             assert await standing(conninfo, another) == Standing(0, 0, 5, 0)
             assert await rebuild(conninfo, another, EMBEDDER) == Standing(5, 0, 0, 0)
-            assert {held.unit_id for held in await another.everything()} == {
+            assert {held.unit_id for held in await everything(another)} == {
                 one.id for one in units(5)
             }
 

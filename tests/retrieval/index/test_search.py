@@ -13,7 +13,14 @@ from retrieval.embed.quantise import dots, pack
 from retrieval.errors import IndexUnavailable
 from retrieval.stores.points import IndexLabel, IndexPoint
 from retrieval.stores.qdrant import QdrantIndex
-from tests.retrieval.index.collections import collection, point, raw_client, scope, using
+from tests.retrieval.index.collections import (
+    collection,
+    everything,
+    point,
+    raw_client,
+    scope,
+    using,
+)
 from tests.services import VectorService
 
 EAST = pack(np.array([1, 0, 0, 0], np.float32))
@@ -160,7 +167,7 @@ def test_relabelling_keeps_vectors_and_creates_nothing(sidecar: VectorService) -
         await index.relabel([IndexLabel(UUID(int=1), 1, 5, "t", "j")])
         assert await index.count(asked) == 1
         await index.delete([UUID(int=1), UUID(int=77)])
-        assert await index.everything() == []
+        assert await everything(index) == []
 
     using(sidecar, run)
 
