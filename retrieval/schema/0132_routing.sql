@@ -453,7 +453,10 @@ grant select, insert on brain.gap_term to gw_signal;
 grant select, update (due_at, attempts, state, last_code), delete on brain.signal_outbox to gw_signal;
 grant select on brain.retrieval_answered to gw_signal;
 create policy gw_steward_select on brain.signal_outbox for select to gw_steward using (true);
-grant select on brain.signal_outbox, brain.proposal_words, brain.retrieval_answered to gw_steward;
+grant select on brain.signal_outbox, brain.proposal_words to gw_steward;
+-- what became of a gap, and not whose question met it
+grant select (kind, asked, mode, audience, query_hmac, thread_id, noted_at)
+    on brain.retrieval_answered to gw_steward;
 revoke execute on function brain.gap_key(text, text, text), brain.derive_signals(integer),
     brain.thread_weakness(uuid, integer), brain.artifact_absence(uuid),
     brain.fresh_gaps(integer, integer, integer),

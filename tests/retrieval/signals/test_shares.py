@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -174,13 +175,24 @@ def test_a_flood_of_questions_leaves_the_worker_time_for_others(
     play(act)
 
 
-def test_owners_are_not_told_who_met_a_gap(database: Database) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "select met_by from brain.search_gap_signal",
+        "select consumer from brain.retrieval_answered",
+        "select request_id from brain.retrieval_answered",
+        "select consumer from brain.retrieval_metric_event",
+        "select subject_id from brain.pack_delivery",
+    ],
+)
+def test_owners_are_not_told_who_met_a_gap(database: Database, asked: LiteralString) -> None:
+    """Nor whose question it was, also not as a hash that is the same for all of one person's."""
     login = dsn_for(STEWARD, database.url, database.secret)
     with (
         psycopg.connect(login, autocommit=True) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
-        connection.execute("select met_by from brain.search_gap_signal")
+        connection.execute(asked)
 
 
 @pytest.mark.parametrize("rooms", [(0, 1), (1, 0), (None, 1), (1, None)])
