@@ -175,7 +175,7 @@ def test_the_worker_can_run_apart_and_ends_at_a_signal(
         activate(connection, snapshot)
     leads = (
         "select 1 from pg_stat_activity where usename = 'gw_metric'"
-        " and datname = current_database() and query like '%forget_gaps%'"
+        " and datname = current_database() and query like '%forget_checks%'"
     )
     with subprocess.Popen(
         [sys.executable, "-m", "gateway", "signals", "work"],
