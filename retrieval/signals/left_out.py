@@ -60,8 +60,9 @@ async def add_passed_over(
 
     ``own`` is a session of ``gw_signal``. Raises psycopg.Error; then they are counted on.
     """
-    taken: dict[Reason, int] = {"subject": passed_over["subject"], "turn": passed_over["turn"]}
-    if not any(taken.values()):
+    subject, turn = passed_over["subject"], passed_over["turn"]
+    if not subject and not turn:
         return
-    await own.execute(_PASSED_OVER, {**taken})
-    passed_over.subtract(taken)
+    await own.execute(_PASSED_OVER, {"subject": subject, "turn": turn})
+    passed_over["subject"] -= subject
+    passed_over["turn"] -= turn
