@@ -426,13 +426,16 @@ class Ask(Wire):
 
     ``operation`` selects which of the optional fields count: ``retrieve`` uses ``request``,
     ``pack`` uses ``reference`` (thread id or address), ``unit`` uses ``reference`` (address),
-    ``delivery`` uses ``reference`` (pack id); ``check``, ``feedback`` and ``units`` use the field
-    of their name.
+    ``delivery`` uses ``reference`` (pack id), ``withheld`` uses ``reference`` (``answer_id`` of an
+    answer that never left: its packs then count as never handed out); ``check``, ``feedback`` and
+    ``units`` use the field of their name.
     ``exclude`` are units that the guard refused: they are treated as if they had never existed.
     ``deadline_ms`` is what is left of the request's time.
     """
 
-    operation: Literal["retrieve", "pack", "unit", "delivery", "check", "feedback", "units"]
+    operation: Literal[
+        "retrieve", "pack", "unit", "delivery", "withheld", "check", "feedback", "units"
+    ]
     subject: SubjectWire
     request: RetrieveRequest | None = None
     reference: Address | None = None
@@ -490,13 +493,15 @@ class Answer(Wire):
 
     ``status`` 200 carries the part of its operation (``response`` of ``retrieve`` and ``pack``,
     ``page`` of ``units``, else the one of the same name); any other carries ``code`` only.
-    404 means hidden or absent, and nothing tells which. ``timings`` are (phase, milliseconds)
+    404 means hidden or absent, and nothing tells which. ``answer_id`` is what a ``response`` was
+    written down under; whoever keeps it back says so by it. ``timings`` are (phase, milliseconds)
     for the gateway's span; like the discrepancies they never reach a caller.
     """
 
     status: int
     code: str = ""
     response: Response | None = None
+    answer_id: UUID | None = None
     unit: UnitResponse | None = None
     delivery: DeliveryResponse | None = None
     check: CheckResponse | None = None

@@ -166,6 +166,8 @@ class Retrieval:
     # --- one request ----------------------------------------------------------------------
 
     async def _answer(self, ask: Ask, timings: Timings) -> Answer:
+        if ask.operation == "withheld":
+            return await self._withheld(ask)
         operation = self._operation(ask)
         with timings.phase(Phase.TOTAL):
             snapshot = self._snapshot()
@@ -178,8 +180,18 @@ class Retrieval:
                     answer = Answer(status=hidden.status, code=hidden.code)
                 answer = _with_leaks(answer, reader.leaked)
             if answer.response is not None:
-                await self._ledger.delivered(ask, answer.response, weak=call.weak)
+                answer_id = await self._ledger.delivered(ask, answer.response, weak=call.weak)
+                answer = answer.model_copy(update={"answer_id": answer_id})
             return answer
+
+    async def _withheld(self, ask: Ask) -> Answer:
+        """Nothing is read, so it is written down whatever policy is in force by now."""
+        try:
+            answer_id = UUID(ask.reference or "")
+        except ValueError:
+            raise MalformedAsk("operation `withheld` lacks the answer that it is about") from None
+        await self._ledger.withheld(ask, answer_id)
+        return Answer(status=200)
 
     def _operation(self, ask: Ask) -> Callable[[_Call], Awaitable[Answer]]:
         """What is to be done; an envelope without what its operation needs is ours to mend."""

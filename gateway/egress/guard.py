@@ -20,6 +20,10 @@ Order of one guarded request
     the id's own (``binding.py``) is denied like a leak. *Late* is a unit that was updated since
     retrieval read it: asked for again; late twice, it is a stale answer and none leaves.
 
+    Retrieval wrote each answer down as delivered before it handed it over. Whatever the guard does
+    not pass on, asked again or refused, it calls back there (*withheld*), so that no pack of it can
+    be cited. Where that cannot be written, nothing leaves.
+
     Whatever interrupts this after a denied unit was seen (time, a store, a shutdown), the
     event is still recorded.
 
@@ -122,9 +126,12 @@ class Findings:
     contradicted: bool = False
     event: SecurityEvent | None = None
     consented: set[UUID] = field(default_factory=set)
+    written: set[UUID] = field(default_factory=set)
 
     def note(self, answer: Answer) -> None:
-        """Take over what hydration found out about its indexes."""
+        """Take over what hydration found out about its indexes, and what was written down."""
+        if answer.answer_id is not None:
+            self.written.add(answer.answer_id)
         for one in answer.discrepancies:
             found = self.stale if one.pending else self.wrong
             found.add(one.unit_id, one.class_id, one.layer)
@@ -201,10 +208,32 @@ class Guard:
             page = ask.units.model_copy(update={"after": listing.open(cursor)})
             ask = ask.model_copy(update={"units": page})
         findings = Findings()
+        try:
+            passed, answer_id = await self._guarded(
+                ask, subject, occasion, findings, relayed, listing.close
+            )
+            if not await self._withhold(ask, findings.written - {answer_id}):
+                raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "what was withheld stands as delivered")
+        except BaseException:
+            # shielded as the event is, and after it; what stopped the answer is what is told
+            await asyncio.shield(self._withhold(ask, findings.written))
+            raise
+        return passed
+
+    async def _guarded(
+        self,
+        ask: Ask,
+        subject: Subject,
+        occasion: Occasion,
+        findings: Findings,
+        relayed: Callable[[Answer], None],
+        cursor: Callable[[str], str],
+    ) -> tuple[Passed, UUID | None]:
+        """What may leave, with the id that retrieval wrote it down under, if it did."""
         action = EventAction.REFUSED
         try:
             last = await self._inspected(ask, subject, findings, relayed)
-            body = body_of(last.answer, listing.close)
+            body = body_of(last.answer, cursor)
             action = EventAction.WITHHELD
             occasion.tally.showed(last.keys, last.registered)
         except Refusal as refusal:
@@ -218,7 +247,24 @@ class Guard:
                 await asyncio.shield(self._record(findings, action, subject, occasion))
         if last.answer.check is not None:
             await self._record_breaches(last.answer.check, subject, occasion)
-        return Passed(body, findings.event)
+        return Passed(body, findings.event), last.answer.answer_id
+
+    async def _withhold(self, ask: Ask, answers: Collection[UUID]) -> bool:
+        """Call these answers back; whether retrieval wrote that down."""
+        told = True
+        for answer_id in answers:
+            back = Ask(
+                operation="withheld",
+                subject=ask.subject,
+                reference=str(answer_id),
+                request_id=ask.request_id,
+                deadline_ms=_WITHHOLD_MS,
+            )
+            try:
+                told = (await self._retrieval.ask(back)).status == 200 and told
+            except RetrievalFault:
+                told = False
+        return told
 
     async def enforced(self) -> str:
         """The digest of the revision that the database enforces now, empty when there is none.
@@ -405,6 +451,7 @@ def _refused_by_truth(answer: Answer) -> frozenset[Key]:
     )
 
 
+_WITHHOLD_MS: Final = 2_000
 _UNAVAILABLE: Final = {"index_unavailable": Code.INDEX_UNAVAILABLE}
 _NOTHING_HERE: Final = frozenset({Code.NOT_FOUND, Code.NOT_DELIVERED})
 

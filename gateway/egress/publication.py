@@ -33,6 +33,8 @@ def misshapen(answer: Answer, ask: Ask) -> str:
     given = {part for part in PARTS.values() if getattr(answer, part) is not None}
     if given != wanted:
         return "the answer has another shape"
+    if (answer.response is None) != (answer.answer_id is None):
+        return "an answer that could not be called back"
     if answer.check is not None and not _answers_claims(answer.check, ask):
         return "other claims were judged"
     if (

@@ -9,6 +9,8 @@
 --   The login that serves may insert and nothing else.
 --   `at` is the time of the answer that a row is about, also for what was said about it later: so
 --   numerator and denominator of a rate are of one day, and saying the same twice is one row.
+--   What the guard kept back was delivered to nobody: it can be cited and spoken about by nobody, and
+--   is in no rate and no signal.
 --   A wrong-audience result is no signal: it stands in gate.security_event only (seed gap 7).
 
 -- One row per context pack: what its subject may cite and speak about.
@@ -39,6 +41,14 @@ create table brain.pack_delivery (
 ) partition by range (delivered_at);
 create index pack_delivery_subject on brain.pack_delivery (subject_id, delivered_at);
 create index pack_delivery_time on brain.pack_delivery (delivered_at);
+
+-- Answers that were written down and never left: the guard refused them or had them made again.
+create table brain.answer_withheld (
+    query_id   uuid primary key,
+    subject_id text not null check (subject_id <> ''),
+    noted_at   timestamptz not null default now()
+);
+create index answer_withheld_time on brain.answer_withheld (noted_at);
 
 -- Seed: retrieval_metric_event. The eight rates of 0131 are counts over these rows.
 create table brain.retrieval_metric_event (
@@ -150,6 +160,9 @@ begin
     end loop;
     delete from brain.search_gap_signal
         where last_at < now() - make_interval(months => events_kept);
+    -- later than what it speaks of, which goes with the last day of its month
+    delete from brain.answer_withheld
+        where noted_at < now() - make_interval(months => greatest(events_kept, deliveries_kept) + 2);
     return changed;
 end $$;
 select brain.keep_partitions(1, 1, 3);
@@ -160,7 +173,8 @@ do $security$
 declare
     target text;
 begin
-    foreach target in array array['pack_delivery', 'retrieval_metric_event', 'search_gap_signal'] loop
+    foreach target in array array['pack_delivery', 'answer_withheld', 'retrieval_metric_event',
+        'search_gap_signal'] loop
         execute format('alter table brain.%I enable row level security', target);
         execute format('alter table brain.%I force row level security', target);
         execute format('create policy owner on brain.%I to gw_owner using (true) with check (true)',
@@ -173,15 +187,23 @@ begin
 end $security$;
 grant usage on schema brain to gw_ledger, gw_signal, gw_metric, gw_steward;
 
--- A caller finds its own deliveries, whatever it names; nothing tells others' from none.
-create policy reader on brain.pack_delivery for select to gw_reader
+-- A caller finds its own deliveries, whatever it names; nothing tells others' and what was withheld
+-- from none.
+create policy reader on brain.answer_withheld for select to gw_reader
     using (subject_id = nullif(current_setting('gw.subject', true), ''));
+grant select (query_id, subject_id) on brain.answer_withheld to gw_reader;
+create policy reader on brain.pack_delivery for select to gw_reader
+    using (subject_id = nullif(current_setting('gw.subject', true), '')
+           and not exists (select from brain.answer_withheld w
+                           where w.query_id = pack_delivery.query_id));
 grant select on brain.pack_delivery to gw_reader;
 
 create policy gw_ledger_insert on brain.pack_delivery for insert to gw_ledger with check (true);
 create policy gw_ledger_insert on brain.retrieval_metric_event for insert to gw_ledger
     with check (kind <> 'missing_thread');
+create policy gw_ledger_insert on brain.answer_withheld for insert to gw_ledger with check (true);
 grant insert on brain.pack_delivery, brain.retrieval_metric_event to gw_ledger;
+grant insert (query_id, subject_id) on brain.answer_withheld to gw_ledger;
 
 create policy gw_signal_insert on brain.retrieval_metric_event for insert to gw_signal
     with check (kind = 'missing_thread');

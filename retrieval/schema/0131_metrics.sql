@@ -3,19 +3,22 @@
 --
 -- Laws
 --   A rate is two counts. Both count what one day's answers led to, however late it was said.
---   What the guard refused, and what replaced it, is one answer: the last.
+--   What the guard refused, and what replaced it, is one answer: the last. If that was refused as well,
+--   there was none.
 --   Nobody is shown a rate but owners; the rollup belongs to gw_owner and is read by gw_steward.
 --   Feedback changes health only when enough different, known subjects of one audience agree, not
 --   more often than a pause, and for that audience only.
 
--- Questions and packs that stood: an answer that was made again replaces what came before it.
+-- Questions and packs that stood: an answer that was made again replaces what came before it, and one
+-- that was withheld is none.
 create view brain.retrieval_answered as
 select e.*
 from brain.retrieval_metric_event e
 left join (select request_id, consumer, max(noted_at) as last
            from brain.retrieval_metric_event where again group by request_id, consumer) r
     using (request_id, consumer)
-where e.kind in ('query', 'pack') and (r.last is null or e.noted_at >= r.last);
+where e.kind in ('query', 'pack') and (r.last is null or e.noted_at >= r.last)
+  and not exists (select from brain.answer_withheld w where w.query_id = e.query_id);
 
 -- One row per thing counted. `of` is what makes a row part of the denominator, `counts` of the
 -- numerator. A question that asked for the vector path outright (`raw`) tells nothing of threads.

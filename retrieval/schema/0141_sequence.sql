@@ -32,6 +32,7 @@ as $$
             select e.at, e.query_id from brain.retrieval_metric_event e
             where e.kind = 'pack' and e.consumer = s.consumer
               and e.at < s.at and e.at >= s.at - within
+              and not exists (select from brain.answer_withheld w where w.query_id = e.query_id)
             order by e.at desc limit 1) before
         join brain.retrieval_answered p
           on p.kind = 'pack' and p.query_id = before.query_id and p.at = before.at

@@ -6,6 +6,8 @@ Laws
     * What is written changes no answer: not this one's bytes, and no later one's.
     * A question is never stored. Its keyed hash tells repetition; its text goes, sealed, to the
       worker that classifies gaps (see ``inquiry``), which forgets it.
+    * What the gateway kept back was not handed out: one more row says so, and from then on nobody
+      can cite it or speak about it.
     * A row waits for no disk: a crash may lose the deliveries of the last half second, and what
       is lost is answered with ``not_delivered``.
 
@@ -59,6 +61,11 @@ with delivered as (
     from jsonb_to_recordset(%(events)s) as e (id uuid, kind text, pack_id uuid, thread_id uuid)
 )
 select pg_notify(%(channel)s, %(inquiry)s) where %(inquiry)s::text is not null
+"""
+
+_WITHHELD: Final = """
+insert into brain.answer_withheld (query_id, subject_id) values (%(query_id)s, %(subject_id)s)
+on conflict do nothing
 """
 
 _SAID: Final = """
@@ -123,8 +130,8 @@ class Ledger:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def delivered(self, ask: Ask, response: Response, *, weak: Sequence[UUID] = ()) -> None:
-        """Writes down an answer with all of its packs, before it is handed on.
+    async def delivered(self, ask: Ask, response: Response, *, weak: Sequence[UUID] = ()) -> UUID:
+        """Writes down an answer with all of its packs, before it is handed on; under which id.
 
         ``weak`` are the threads that were found and not answered from. Raises StoreUnavailable.
         """
@@ -149,6 +156,19 @@ class Ledger:
         with mapped():
             async with self._pool.connection() as connection:
                 await connection.execute(_DELIVERED, values)
+        return query_id
+
+    async def withheld(self, ask: Ask, answer_id: UUID) -> None:
+        """Writes down that an answer to this subject never left: none of its packs was delivered.
+
+        Waits for the disk, so that no crash keeps the delivery and loses this. Said twice, it is
+        one row. Raises StoreUnavailable.
+        """
+        values = {"query_id": answer_id, "subject_id": ask.subject.subject_id}
+        with mapped():
+            async with self._pool.connection() as connection, connection.transaction():
+                await connection.execute("set local synchronous_commit = on")
+                await connection.execute(_WITHHELD, values)
 
     async def said(
         self, ask: Ask, delivery: Delivery, kind: FeedbackKind, unit_ids: Iterable[UUID] = ()

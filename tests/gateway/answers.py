@@ -23,6 +23,7 @@ from retrieval.contract import (
 
 _SPACE = UUID(int=0x6A)
 PACK_ID = UUID(int=0xA6)
+ANSWER_ID = UUID(int=0xA7)
 FACETS = {
     "visibility": "public",
     "readiness": "published",
@@ -125,6 +126,7 @@ def answer(
     return Answer(
         status=200,
         response=Response(mode="fallback", packs=(made,)),
+        answer_id=ANSWER_ID,
         governed=tuple(Governed(id=one.unit_id, sort="unit") for one in made.canonical_units),
         discrepancies=tuple(discrepancies),
     )

@@ -139,18 +139,27 @@ class Upstream:
 
 
 class ScriptedRetrieval:
-    """An ASGI retrieval that answers with ``script(ask)`` and records what it was asked."""
+    """An ASGI retrieval that answers with ``script(ask)`` and records what it was asked.
+
+    ``withheld`` are the answers that were called back; with ``deaf`` it cannot write that down.
+    """
 
     def __init__(self) -> None:
         self.asks: list[Ask] = []
+        self.withheld: list[UUID] = []
+        self.deaf = False
         self.script: Callable[[Ask], Answer | bytes] = lambda _: Answer(status=404, code="none")
 
     async def __call__(
         self, _scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Any]
     ) -> None:
         ask = Ask.model_validate_json((await receive())["body"])
-        self.asks.append(ask)
-        answer = self.script(ask)
+        if ask.operation == "withheld":
+            self.withheld.append(UUID(ask.reference or ""))
+            answer: Answer | bytes = Answer(status=503 if self.deaf else 200)
+        else:
+            self.asks.append(ask)
+            answer = self.script(ask)
         body = answer if isinstance(answer, bytes) else answer.model_dump_json().encode()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": body})
