@@ -32,7 +32,9 @@ from gateway.cli.policy_release import (
 )
 from gateway.cli.policy_report import Overlay, told
 from gateway.settings import Settings
+from policies import casework
 from policies.decision import PolicyDigest
+from policies.errors import InvalidPolicy
 from policies.files import digest_of
 from policies.loader import Parsed
 from policies.release import (
@@ -51,6 +53,7 @@ from policies.release.artefact import files_of, parsed_of
 from policies.release.manifest import CHANGES, now
 from policies.release.trust import DEVELOPMENT
 from policies.review.diff import Reach
+from policies.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,18 @@ def approve(
             release = _cosigned(release, keys, change)
     write_release(path, release)
     _tell(path, release)
-    print("\n".join(told_change(change)))
+    print("\n".join([*told_change(change), *_told_cases(folder, own.snapshot)]))
     wanted = needed(change, _widening(settings, anchor))
     print(missing(signers_of(release), wanted, anchor))
+
+
+def _told_cases(folder: Path, snapshot: Snapshot) -> list[str]:
+    """What a signer should know before somebody activates it: expectations that do not hold."""
+    try:
+        failures = casework.run(folder, snapshot).failures
+    except InvalidPolicy as error:
+        return [f"cases: cannot be read: {error.faults[0]}"]
+    return [f"cases: `{one.name}` ({one.place.at}) does not hold" for one in failures]
 
 
 def _manifest(

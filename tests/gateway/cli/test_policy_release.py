@@ -262,6 +262,24 @@ def test_a_release_of_a_base_that_moved_is_refused(
     assert "older_generation" in capsys.readouterr().err
 
 
+def test_a_signer_is_told_of_cases_that_do_not_hold(
+    released: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever signs sees what the folder's own expectations say of it, before it is served."""
+    released.append("# a note\n")
+    assert policy("approve", released.folder, *released.key("ann")) == 0
+    assert "cases:" not in capsys.readouterr().out
+    released.drop("p, U-CUS-1,")
+    assert policy("approve", released.folder, *released.key("ann"), "--new") == 0
+    told = capsys.readouterr().out
+    assert "cases: `" in told
+    assert "does not hold" in told
+    for case in (released.folder / "cases").iterdir():
+        case.unlink()
+    assert policy("approve", released.folder, *released.key("ann"), "--new") == 0
+    assert "cases: cannot be read: " in capsys.readouterr().out
+
+
 def test_a_signer_without_a_database_compares_with_a_folder(
     released: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
