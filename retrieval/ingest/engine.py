@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -22,6 +23,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg import errors
+from psycopg.pq import TransactionStatus
 from psycopg.types.json import Jsonb
 
 from policies.mapping import IngestMapping
@@ -118,8 +120,7 @@ def run(
     opened = open_source(source) if isinstance(source, Path) else source
     key = _run_key(opened, mapping, embedder, owner)
     try:
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            _take_lock(connection)
+        with psycopg.connect(dsn, autocommit=True) as connection, _alone(connection):
             connection.execute(
                 statements.AT_WORK,
                 {
@@ -326,12 +327,20 @@ class _Run:
         )
 
 
-def _take_lock(connection: psycopg.Connection[Any]) -> None:
+@contextmanager
+def _alone(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """One ingest at a time. Let go by a word of ours: a server notices a closed connection some
+    time after whoever closed it, and the next run may already be there."""
     row = connection.execute(statements.LOCK, [LOCK_KEY]).fetchone()
     if row is None or not row[0]:
         raise IngestRefused(
             "ingest_running", "another ingest is at work on this database", "wait until it is done"
         )
+    try:
+        yield
+    finally:
+        if connection.info.transaction_status is TransactionStatus.IDLE:
+            connection.execute(statements.UNLOCK, [LOCK_KEY])
 
 
 def _run_key(

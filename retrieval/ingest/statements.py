@@ -321,6 +321,7 @@ MEMBERSHIPS_GONE: Final = """
         where k.thread_id = m.thread_id and k.unit_id = m.unit_id)"""
 
 LOCK: Final = "select pg_try_advisory_lock(%s)"
+UNLOCK: Final = "select pg_advisory_unlock(%s)"
 CHECKPOINT: Final = "select records_done, report from brain.ingest_checkpoint where run_key = %s"
 CHECKPOINT_KEPT: Final = """
     insert into brain.ingest_checkpoint (run_key, records_done, report) values (%s, %s, %s)

@@ -91,15 +91,15 @@ def test_every_variable_is_documented_and_every_documented_one_exists() -> None:
     assert named == set(ENVIRONMENT)
 
 
-def test_the_settings_example_is_accepted(tmp_path: Path) -> None:
+def test_the_settings_examples_are_accepted(tmp_path: Path) -> None:
     page = text_of(ROOT / "deploy" / "README.md")
-    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    example, portal = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     file = tmp_path / "gateway.toml"
-    file.write_text(example)
+    file.write_text(example + portal)
     (tmp_path / "database-secret").write_text("secret")
     (tmp_path / "qdrant-key").write_text("key")
     settings = load(file, {})
-    assert settings.upstreams.keys() == {"customer-portal"}
+    assert settings.upstreams.keys() == {"customer-portal", "wiki"}
 
 
 def test_every_person_who_may_ask_is_named() -> None:
