@@ -75,10 +75,11 @@ class Builder:
                     await _sent(writer, framed(Frame.JOB, sealed(job)))
                     return await self._received(reader)
             except TimeoutError:
-                await self._give_up(reader, writer)
+                await (self._give_up(reader, writer) if self._ready else self._end())
                 raise BuildRefused("build_timed_out", f"over {self._build_s:g} s") from None
             except asyncio.CancelledError:
-                await self._give_up(reader, writer)
+                if self._ready:  # else nothing was asked, and the next build hears that it is there
+                    await self._give_up(reader, writer)
                 raise
             except (OSError, EOFError, ValueError) as error:
                 await self._end()

@@ -188,6 +188,20 @@ def test_a_build_that_nobody_wants_any_more_makes_way() -> None:
     play(scene)
 
 
+def test_a_build_given_up_before_the_process_was_there_keeps_nobody_waiting() -> None:
+    """Its word that it is ready must still be there for the next build to hear."""
+
+    async def scene(builder: Builder) -> None:
+        first = asyncio.create_task(built(builder, small()))
+        await asyncio.sleep(0)  # it waits for a process that takes a while to start
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        assert first.cancelled()
+        assert (await built(builder, small())).digest == digest_of(small())
+
+    play(scene, Builder(build_s=30))
+
+
 def test_a_casbin_that_disagrees_is_a_refusal() -> None:
     """A forge whose Casbin reads one word in another way: the policy is not served."""
     command = (sys.executable, str(Path(__file__).with_name("disagreeing_forge.py")), str(ROOT))
