@@ -38,7 +38,7 @@ from policies.kinds import AdminAction, LabelAuthor
 from policies.predicate import boxes
 from policies.snapshot import DEFAULT_FOLDER, Snapshot, load
 from policies.table import FacetSets, members
-from policies.yamltree import parse
+from policies.yamltree import parse_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def run(folder: Path = DEFAULT_FOLDER, snapshot: Snapshot | None = None) -> Resu
         name = f"cases/{path.name}"
         text = decoded(name, path.read_bytes(), faults)
         if text is not None:
-            files.append(read_case_file(name, parse(name, text, faults), snapshot, faults))
+            files.append(read_case_file(name, parse_kept(name, text, faults), snapshot, faults))
     if not files:
         faults.add(Place("cases"), "no_cases", "there is no case file", "write expected decisions")
     if faults.found:

@@ -30,8 +30,7 @@ from policies.rows import Row, read_rows
 from policies.thresholds import DEFAULTS, Thresholds
 from policies.vocabulary import CONSENTS, FACETS, Vocabulary
 from policies.vocabulary_file import read_vocabulary
-from policies.yamltree import Node
-from policies.yamltree import parse as parse_yaml
+from policies.yamltree import Node, parse_kept
 
 Domains = Mapping[str, Sequence[str]]
 """The known words of every column and axis of one kind."""
@@ -111,7 +110,7 @@ def parse_mapping(path: Path, vocabulary: Vocabulary) -> IngestMapping:
     faults = Faults()
     text = files.decoded(path.name, path.read_bytes(), faults)
     faults.check()
-    mapping = read_mapping(parse_yaml(path.name, text or "", faults), vocabulary, faults)
+    mapping = read_mapping(parse_kept(path.name, text or "", faults), vocabulary, faults)
     faults.check()
     return mapping
 
@@ -120,7 +119,7 @@ def _tree(found: PolicyFiles, file: str, faults: Faults) -> Node:
     text = found.text(file, faults)
     if text is None:
         return Node(Place(file), "broken")
-    return parse_yaml(file, text, faults)
+    return parse_kept(file, text, faults)
 
 
 def _mappings(

@@ -19,7 +19,7 @@ from policies.vocabulary import (
     Generation,
     Vocabulary,
 )
-from policies.yamltree import Node, Reader, parse
+from policies.yamltree import Node, Reader, parse_kept
 
 FILE: Final = "rules/vocabulary.yaml"
 LOCK: Final = "rules/classes.lock"
@@ -41,7 +41,7 @@ def read_vocabulary(found: PolicyFiles, faults: Faults) -> Vocabulary | None:
     if text is None or lock_text is None:
         return None
     read = Reader(faults)
-    top = read.fields(parse(FILE, text, faults), required=_KEYS)
+    top = read.fields(parse_kept(FILE, text, faults), required=_KEYS)
     facets = _facets(read, top["facets"])
     generations = read_lock(lock_text, faults)
     if generations:
@@ -131,7 +131,7 @@ def append_generation(folder: Path) -> str:
     text, lock_text = found.text(FILE, faults), found.text(LOCK, faults)
     faults.check()
     read = Reader(faults)
-    top = read.fields(parse(FILE, text or "", faults), required=_KEYS)
+    top = read.fields(parse_kept(FILE, text or "", faults), required=_KEYS)
     facets = _facets(read, top["facets"])
     generations = read_lock(lock_text or "", faults)
     faults.check()

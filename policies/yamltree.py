@@ -63,24 +63,22 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def parse(file: str, text: str, faults: Faults) -> Node:
-    """The one document of a file as a tree.
-
-    Cost: a few ms, next to nothing for a text that was read before: a reload, a diff and a
-    release read a folder again of which most files are as they were.
-    """
-    root, found = _read(file, text)
+def parse_kept(file: str, text: str, faults: Faults) -> Node:
+    """``parse`` of a policy file, next to free for a text that was read before: a reload, a diff
+    and a release read a folder again of which most files are as they were."""
+    root, found = _kept(file, text)
     faults.found.extend(found)
     return root
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _read(file: str, text: str) -> tuple[Node, tuple[Fault, ...]]:
+def _kept(file: str, text: str) -> tuple[Node, tuple[Fault, ...]]:
     faults = Faults()
-    return _root(file, text, faults), tuple(faults.found)
+    return parse(file, text, faults), tuple(faults.found)
 
 
-def _root(file: str, text: str, faults: Faults) -> Node:
+def parse(file: str, text: str, faults: Faults) -> Node:
+    """The one document of a file as a tree."""
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:

@@ -216,7 +216,8 @@ class Guard:
                 raise Refusal(Code.RETRIEVAL_UNAVAILABLE, "what was withheld stands as delivered")
         except BaseException:
             # shielded as the event is, and after it; what stopped the answer is what is told
-            await asyncio.shield(self._withhold(ask, findings.written))
+            if findings.written:
+                await asyncio.shield(self._withhold(ask, findings.written))
             raise
         return passed
 
