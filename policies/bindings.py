@@ -143,7 +143,7 @@ class Route:
         """The named parts of a canonical path, or None.
 
         ``path`` must have been made canonical already (decoded once, no dot segments, no
-        empty segment): segments are compared as they stand, whole, byte for byte.
+        empty segment but the last): segments are compared as they stand, whole, byte for byte.
         """
         return self.names_of(path.split("/")[1:]) if path.startswith("/") else None
 
@@ -155,8 +155,14 @@ class Route:
         )
 
     def names_of(self, parts: Sequence[str]) -> Mapping[str, str] | None:
-        """As `match`, for a path that was split at its slashes already (``/`` = one empty part)."""
+        """As `match`, for a path that was split at its slashes already (``/`` = one empty part).
+
+        A path that ends in a slash (an empty last part) is an index, which only an upstream has:
+        no guarded route takes it, no fixed text and no name of one segment is empty.
+        """
         if len(parts) < len(self.segments):
+            return None
+        if self.mode is RouteMode.GUARD and not parts[-1]:
             return None
         names: dict[str, str] = {}
         for position, segment in enumerate(self.segments):

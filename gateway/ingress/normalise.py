@@ -10,6 +10,9 @@ Theory
     segments that are not empty, ``.`` or ``..``. One escape exists: ``%23`` (the ``#`` of a
     canonical address), and only where a route says that its last parameter is an address.
 
+    One slash at the end makes another path, never the same one: its last segment is empty, and
+    stays so. Only a relayed route that takes the rest of a path takes it.
+
 Source: attack log rows A1-A17.
 """
 
@@ -17,13 +20,14 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from ipaddress import IPv6Address
 from typing import Final
 
 from gateway.errors import Code, Refusal
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,=:@]+")
-_PLAIN_PATH: Final = re.compile(r"(?:/[A-Za-z0-9\-_~!$&'()*+,=:@][A-Za-z0-9\-._~!$&'()*+,=:@]*)+")
+_PLAIN_PATH: Final = re.compile(r"(?:/[A-Za-z0-9\-_~!$&'()*+,=:@][A-Za-z0-9\-._~!$&'()*+,=:@]*)+/?")
 """Of such a path every segment is canonical; the others are looked at one by one."""
 _ADDRESS_SEGMENT: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,=:@]|%23)+")
 _LABEL: Final = rb"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -61,7 +65,8 @@ def _is_host(value: bytes) -> bool:
 
 
 def segments_of(raw_path: bytes) -> tuple[str, ...]:
-    """The segments of a canonical path, still as sent (``%23`` kept), root = none.
+    """The segments of a canonical path, still as sent (``%23`` kept), root = none. The last one,
+    and no other, is empty where the path ends in a slash (`ends_in_slash`).
 
     Raises: Refusal ``bad_path`` for anything that two readers could read in two ways.
     """
@@ -76,13 +81,17 @@ def segments_of(raw_path: bytes) -> tuple[str, ...]:
     if not path.startswith("/"):
         raise Refusal(Code.BAD_PATH, "not origin-form")
     segments = tuple(path[1:].split("/"))
-    # a trailing slash is another path, so it is refused like any empty segment
-    for segment in segments:
+    for segment in segments[:-1] if ends_in_slash(segments) else segments:
         if segment in {"", ".", ".."} or not _ADDRESS_SEGMENT.fullmatch(segment):
             raise Refusal(Code.BAD_PATH, "a segment has no single reading")
         if segment.rstrip(".") == "":
             raise Refusal(Code.BAD_PATH, "a segment of dots only")
     return segments
+
+
+def ends_in_slash(segments: Sequence[str]) -> bool:
+    """Whether a path of these segments ends in a slash; the root is not said to."""
+    return len(segments) > 1 and not segments[-1]
 
 
 def plain(segment: str) -> bool:

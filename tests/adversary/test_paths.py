@@ -48,7 +48,11 @@ TARGETS = {
     "A12 upper case": b"/PORTAL/CUSTOMER/x",
     "A12 trailing dot": b"/portal/customer./x",
     "A12 trailing blank": b"/portal/customer%20/x",
-    "A12 trailing slash": BASE + b"x/",
+    "A12 trailing slash": b"/v1/retrieve/",
+    "A12 trailing slash of a scope": b"/v1/scope/",
+    "A12 trailing slash of another case": b"/PORTAL/customer/",
+    "A12 no trailing slash": b"/portal/customer",
+    "A3 two slashes at the end": BASE + b"x//",
     "A13 lone byte": BASE + b"%ff",
     "A13 overlong dot": BASE + b"%c0%ae%c0%ae/employee/x",
     "A13 raw byte": BASE + b"\xe9",
@@ -73,6 +77,16 @@ def test_target_with_two_readings_arrives_nowhere(gateway: Gateway, target: byte
         assert reply.status in {400, 404}, reply
         assert reply.header("content-type") == "application/problem+json"
     assert gateway.arrived == []
+
+
+def test_index_opens_for_those_alone_who_may_have_its_pages(gateway: Gateway) -> None:
+    """A12: a slash at the end is another path, and arrives as it was decided."""
+    for path in ("/portal/employee/", "/portal/employee/x/"):
+        assert gateway.ask("GET", path, who="customer").status == 403
+    assert gateway.arrived == []
+    for path in ("/portal/customer/", "/portal/customer/x/"):
+        assert gateway.ask("GET", path, who="customer").status == 200
+    assert [seen.target for seen in gateway.arrived] == ["/portal/customer/", "/portal/customer/x/"]
 
 
 def test_query_opens_no_route(gateway: Gateway) -> None:

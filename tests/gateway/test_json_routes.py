@@ -76,14 +76,20 @@ def filtering(issuers: Issuers, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield stage
 
 
-def get(stage: Stage, body: bytes | object, head: str = "", status: str = "200 OK") -> Reply:
+def get(
+    stage: Stage,
+    body: bytes | object,
+    head: str = "",
+    status: str = "200 OK",
+    path: str = "/portal/customer/x",
+) -> Reply:
     stage.reset()
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = head or "content-type: application/json"
     stage.upstream.answer = (
         f"HTTP/1.1 {status}\r\n{head}\r\ncontent-length: {len(raw)}\r\n\r\n".encode() + raw
     )
-    return stage.ask("GET", "/portal/customer/x", token=stage.issuers.token("customer"))
+    return stage.ask("GET", path, token=stage.issuers.token("customer"))
 
 
 def test_denied_hit_is_dropped_and_journaled(filtering: Stage) -> None:
@@ -94,6 +100,15 @@ def test_denied_hit_is_dropped_and_journaled(filtering: Stage) -> None:
     assert (event.layer, event.action) == ("upstream:customer-portal", EventAction.WITHHELD)
     assert filtering.records.all[-1].event == event
     assert reply.header("cache-control") == "private, no-store"
+
+
+@pytest.mark.parametrize("path", ["/portal/customer/", "/portal/customer/x/"])
+def test_an_index_is_filtered_like_its_pages(filtering: Stage, path: str) -> None:
+    """A12: a slash at the end asks for another page, never for a way around the guard."""
+    reply = get(filtering, {"hits": [hit("a"), hit("secret", visibility="Internal")]}, path=path)
+    assert json.loads(reply.body) == {"hits": [hit("a")]}
+    assert len(filtering.journal.events) == 1
+    assert filtering.upstream.requests[0].startswith(f"GET {path} HTTP/1.1\r\n".encode())
 
 
 def test_units_of_an_upstream_are_counted_for_the_decision_log(filtering: Stage) -> None:

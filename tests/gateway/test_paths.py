@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import Refusal
-from gateway.ingress.normalise import segments_of
+from gateway.errors import Code, Refusal
+from gateway.ingress.normalise import ends_in_slash, segments_of
+from gateway.routes.match import find
+from policies.snapshot import Snapshot
 from tests.gateway.stage import Stage, parse
+from tests.policies.route_tables import Row, accepted
 
 BASE = "/portal/customer/"
 REFUSED = {
@@ -38,7 +41,20 @@ REFUSED = {
     "A9 hash on a portal": BASE + "a%23b",
     "A10 double encoding": BASE + "%252e%252e%252fx",
     "A12 encoded blank": BASE + "x%20",
-    "A12 slash at the end": BASE + "x/",
+    "A12 slash at the end of a guarded route": "/v1/scope/",
+    "A12 slash at the end of a route with one name": "/v1/packs/x/",
+    "A12 slash at the end of an address": "/v1/units/a/",
+    "A12 slash at the end of an address with its mark": "/v1/units/a%23b/",
+    "A12 slash where an address should be": "/v1/units/",
+    "A12 slash at the end of no route": "/portal/",
+    "A12 slash behind another case": "/PORTAL/customer/",
+    "A3 two slashes at the end": BASE + "/",
+    "A3 two slashes at the end of a page": BASE + "x//",
+    "A1 dot segments before a slash at the end": BASE + "../",
+    "A1 current segment before a slash at the end": BASE + "./",
+    "A3 encoded slash at the end": BASE + "x%2f",
+    "A9 hash before a slash at the end": BASE + "x%23/",
+    "dots only before a slash at the end": BASE + ".../",
     "A13 bad utf-8": BASE + "%ff",
     "A13 overlong": BASE + "%c0%ae",
     "A13 raw latin": BASE + "é",
@@ -58,12 +74,23 @@ def test_path_with_two_readings_is_refused(stage: Stage, target: str) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["/PORTAL/customer/x", "/portal/Customer/x", "/portal/customer", "/portal./customer/x"],
+    ["/PORTAL/customer/x", "/portal/Customer/x", "/portal/customer", "/portal./customer/x", "/"],
 )
 def test_path_that_only_resembles_a_route_is_none(stage: Stage, target: str) -> None:
     """A12: exact case, whole segments; A7: no prefix arithmetic."""
     assert stage.ask("GET", target, token=stage.issuers.token("customer")).status == 404
     assert stage.upstream.requests == []
+
+
+def test_routes_of_one_path_are_told_apart_by_their_methods(believing: Snapshot) -> None:
+    """What the policy accepts is answered: `route_overlap` says to make methods disjoint."""
+    table = [Row("/a/{rest...}", "guard", ("GET",)), Row("/a/{rest...}", "opaque", ("POST",))]
+    routes = accepted(believing, table)
+    assert [find(routes, ("a", "x"), one)[0].mode for one in ("GET", "POST")] == ["guard", "opaque"]
+    with pytest.raises(Refusal) as refused:
+        find(routes, ("a", "x"), "PUT")
+    assert refused.value.code is Code.METHOD_NOT_ALLOWED
+    assert refused.value.headers == ((b"allow", b"GET, POST"),)
 
 
 def test_query_never_takes_part_in_matching(stage: Stage) -> None:
@@ -109,7 +136,7 @@ def test_accepted_path_is_its_own_canonical_form(raw: bytes) -> None:
     except Refusal:
         return
     assert ("/" + "/".join(segments)).encode() == raw
-    assert not {"", ".", ".."} & set(segments)
+    assert not {"", ".", ".."} & set(segments[:-1] if ends_in_slash(segments) else segments)
 
 
 def test_no_traversal_payload_reaches_another_portal(shared_data: Path, stage: Stage) -> None:

@@ -181,7 +181,7 @@ _PARTS: Final = (
 )
 
 
-@given(st.lists(st.sampled_from(_PARTS), max_size=4))
+@given(st.lists(st.sampled_from((*_PARTS, "")), max_size=4))
 def test_the_routes_a_path_can_be_on_are_those_that_match_it(
     default: Snapshot, parts: list[str]
 ) -> None:

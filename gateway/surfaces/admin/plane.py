@@ -32,6 +32,7 @@ from gateway.errors import (
 from gateway.holder import SnapshotHolder
 from gateway.ingress.body import Body
 from gateway.ingress.limits import Limits
+from gateway.ingress.normalise import ends_in_slash
 from gateway.ingress.strict_json import NotStrictJson, parse_object
 from gateway.journal.access import AccessJournal, AdminAccess
 from gateway.journal.event import JournalUnavailable
@@ -90,6 +91,8 @@ class AdminPlane:
         admitted = stations.admit(
             scope, request_id=visit.request_id, trace=visit.trace, ends_at=0.0
         )
+        if ends_in_slash(admitted.segments):
+            raise Refusal(Code.BAD_PATH, "a slash at the end")
         door = self.doors.get(admitted.raw_path)
         if door is None:
             raise Refusal(Code.NOT_FOUND, "no such door")

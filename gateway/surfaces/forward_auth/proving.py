@@ -27,6 +27,8 @@ IDENTITY: Final = (
     "X-Gateway-Delegation",
 )
 _REFUSED: Final = frozenset({401, 403})
+_NO_INDEX: Final = frozenset({400, 405})
+"""What a route that has no index, or another method there, answers instead."""
 _OTHERS: Final = (
     *("X-Forwarded-For", "X-Forwarded-User", "X-Forwarded-Prefix", "X-Original-URL"),
     *("Remote-User", "X-Remote-User", "X-Auth-Request-User", "X-User", "X-Role"),
@@ -71,7 +73,7 @@ class Subject:
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """Every claim in order. Raises: OSError when the proxy does not answer at all."""
-    yield _refused(subject, "an anonymous request is refused", [()])
+    yield _anonymous(subject)
     yield _refused(
         subject,
         "a damaged credential is refused",
@@ -107,7 +109,7 @@ def spellings(name: str) -> tuple[str, ...]:
 
 def non_canonical(path: str) -> tuple[str, ...]:
     """Forms of a path that two readers could read in two ways (attack log A1-A16)."""
-    head, _, last = path.rpartition("/")
+    head, last = _cut(path)
     parent = head or "/"
     return (
         f"{head}/x/../{last}",
@@ -126,8 +128,14 @@ def non_canonical(path: str) -> tuple[str, ...]:
         f"{path}#x",
         f"{path}%252e",
         f"{path}%ff",
-        f"{path}/",
+        f"{path}//",
     )
+
+
+def _cut(path: str) -> tuple[str, str]:
+    """A path before and after the slash of its last written segment."""
+    at = path.rfind("/", 0, -1)
+    return path[:at], path[at + 1 :]
 
 
 def _identities() -> Iterator[tuple[str, ...]]:
@@ -148,6 +156,21 @@ def _metadata(subject: Subject) -> Iterator[tuple[str, ...]]:
         ("X-HTTP-Method-Override", "X-Original-URL"),
     ):
         yield (f"{method}: GET", f"{path}: {target}")
+
+
+def _anonymous(subject: Subject) -> Finding:
+    """As `_refused`; the index above the path is a place of its own to many proxies."""
+    claim = "an anonymous request is refused"
+    found = _refused(subject, claim, [()])
+    index = f"{_cut(subject.closed)[0]}/"
+    if found.outcome is not Outcome.SHOWN or index == "/":
+        return found
+    status = subject.status(index)
+    told = f"{found.seen}; GET {index}: {_words({status})}"
+    if 200 <= status < 400 or _arrived(subject):
+        return Finding(Outcome.BROKEN, claim, told)
+    shown = status in _REFUSED | _NO_INDEX
+    return Finding(Outcome.SHOWN if shown else Outcome.UNDECIDED, claim, told)
 
 
 def _refused(subject: Subject, claim: str, tries: Sequence[tuple[str, ...]]) -> Finding:
@@ -189,7 +212,7 @@ def _paths(subject: Subject) -> Finding:
         seen.add(status)
     if subject.upstream is not None:
         # a needless escape may be taken out (RFC 3986, 6.2.2.2), never be sent on
-        head, _, last = subject.open.rpartition("/")
+        head, last = _cut(subject.open)
         subject.status(f"{head}/%{ord(last[0]):02x}{last[1:]}", *subject.lines)
         for arrival in subject.upstream.taken():
             if arrival.target != subject.open:

@@ -72,7 +72,8 @@ def test_an_anonymous_visitor_is_recorded_with_the_row_that_lets_it_in(stage: St
 @pytest.mark.parametrize(
     ("target", "audience", "claims", "code", "station", "reason", "rules"),
     [
-        ("/v1/scope/", "customer", {}, "bad_path", "", "", ()),
+        ("/v1//scope", "customer", {}, "bad_path", "", "", ()),
+        ("/v1/scope/", "customer", {}, "bad_path", "admit", "", ()),
         ("/nowhere", "customer", {}, "not_found", "admit", "", ()),
         ("/v1/scope", None, {}, "unauthenticated", "match", "", ()),
         ("/v1/scope", "customer", {"exp": 1}, "unauthenticated", "match", "", ()),

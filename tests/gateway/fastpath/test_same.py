@@ -59,6 +59,8 @@ TARGETS = st.sampled_from(
         "/portal/customer/x?a=1&b=%20",
         "/portal/customer/a/b/c.html",
         "/portal/customer/",
+        "/portal/customer/x/",
+        "/portal/customer/x//",
         "/portal/customer/../x",
         "/portal/customer/%2e%2e/x",
         "/portal/customer/a;b",

@@ -19,7 +19,10 @@ PATHS = st.one_of(
         lambda pair: "/".join(["/portal", pair[0], *pair[1]])
     ),
     st.sampled_from(
-        ["/portal/customer/a?b=c", "/portal/partner/a/b", "/v1/scope", "/", "/portal/employee/a"]
+        [
+            *("/portal/customer/a?b=c", "/portal/partner/a/b", "/v1/scope", "/"),
+            *("/portal/employee/a", "/portal/partner/", "/portal/partner/a/", "/v1/scope/"),
+        ]
     ),
 )
 METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])

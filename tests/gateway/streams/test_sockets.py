@@ -71,13 +71,16 @@ def test_messages_of_both_ways_tell_that_a_socket_is_not_idle(scene: Scene) -> N
         assert [one.count() for one in scene.stage.streams._open] == [6]
 
 
-def test_upstream_hears_who_it_is_and_nothing_that_only_we_may_know(scene: Scene) -> None:
+@pytest.mark.parametrize("path", ["/portal/customer/live", "/portal/customer/live/"])
+def test_upstream_hears_who_it_is_and_nothing_that_only_we_may_know(
+    scene: Scene, path: str
+) -> None:
     """The header rules and the signed assertion are those of any relay."""
     portal = scene.play()
     spoofed = {"X-Gateway-Audience": "employee", "X-Forwarded-For": "6.6.6.6", "X_User": "root"}
-    with scene.socket("/portal/customer/live?since=1", headers=spoofed) as caller:
+    with scene.socket(f"{path}?since=1", headers=spoofed) as caller:
         caller.close()
-    assert portal.requests[0].startswith(b"GET /portal/customer/live?since=1 HTTP/1.1\r\n")
+    assert portal.requests[0].startswith(f"GET {path}?since=1 HTTP/1.1\r\n".encode())
     assert portal.header("x-gateway-audience") == ["customer"]
     assert portal.header("x-forwarded-for") == ["127.0.0.1"]
     assert portal.header("origin") == [PORTAL]
@@ -116,11 +119,13 @@ def test_upstream_chooses_the_subprotocol(scene: Scene) -> None:
          (403, "forbidden")),
         ({"path": "/portal/partner/live", "who": "partner"}, (501, "upgrade_unsupported")),
         ({"path": "/v1/scope"}, (501, "upgrade_unsupported")),
+        ({"path": "/v1/scope/"}, (400, "bad_path")),
+        ({"path": "/portal/employee/", "origin": "https://intranet.example"}, (403, "forbidden")),
         ({"path": "/nowhere"}, (404, "not_found")),
     ],
     ids=["anonymous", "another's portal", "bad token", "no row", "foreign page", "null", "word",
          "suffix", "scheme", "browser without origin", "two origins", "absence is not listed",
-         "no origins", "guarded", "no route"],
+         "no origins", "guarded", "guarded with a slash", "another's index", "no route"],
 )  # fmt: skip
 def test_handshake_without_the_right_is_refused_and_nothing_is_dialled(
     scene: Scene, options: dict[str, object], expected: tuple[int, str]

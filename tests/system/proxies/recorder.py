@@ -37,7 +37,7 @@ def one_reading(got: Arrived) -> str:
     """The path of a request, which has one reading and is the one that was decided."""
     path = got.target.partition("?")[0]
     assert unquote(path) == path
-    assert not {"", ".", ".."} & set(path.split("/")[1:])
+    assert not {"", ".", ".."} & set(path.removesuffix("/").split("/")[1:])
     assert not [mark for mark in path if mark in ";\\#" or not 0x21 <= ord(mark) <= 0x7E]
     payload = got.one("x-gateway-assertion").split(".")[1]
     assert json.loads(base64.urlsafe_b64decode(payload + "=="))["htu"] == path

@@ -53,6 +53,22 @@ def test_allowed_request_arrives_as_sent_with_a_signed_identity(front: Front) ->
     assert token.claims["rid"] == got.one("x-request-id")
 
 
+@pytest.mark.parametrize("path", ["/portal/partner/", "/portal/partner/x/"])
+def test_index_is_decided_and_arrives_as_it_was_asked_for(front: Front, path: str) -> None:
+    """Attack log A12: a slash at the end is another path, for the decision and for the portal."""
+    reply = front.get(f"{path}?q=1", bearer(front, "partner"))
+    assert reply.status == 200
+    (got,) = front.arrived
+    assert got.target == f"{path}?q=1"
+    payload = got.one("x-gateway-assertion").split(".")[1]
+    assert json.loads(base64.urlsafe_b64decode(payload + "=="))["htu"] == path
+    front.recorder.reset()
+    for lines in ((), (bearer(front, "customer"),)):
+        assert refused(front, front.get(path, *lines))
+    for other in (path.rstrip("/") + "//", "/portal/partner", "/v1/retrieve/"):
+        assert refused(front, front.get(other, bearer(front, "partner")))
+
+
 def test_answers_may_not_be_kept_for_somebody_else(front: Front) -> None:
     """Attack log, header rules: private and varying, whatever the portal said."""
     reply = front.get(OWN, bearer(front, "partner"))
@@ -307,7 +323,8 @@ PATHS = [
     "/portal/customer/%25", "/portal/customer/%3f", "/portal/customer%3F/../employee",
     "/portal/customer/%23", "/portal/customer/x#/portal/employee", "/portal/customer/%252e%252e/x",
     "/PORTAL/customer/x", "/portal/Customer/x", "/portal/customer.", "/portal/customer%20/x",
-    "/portal/customer/x/", "/portal/customer/%ff", "/portal/customer/%c0%ae", "/portal/customer/é",
+    "/portal/customer/x/", "/portal/customer/x//", "/portal/customer/", "/portal//",
+    "/portal/customer/%ff", "/portal/customer/%c0%ae", "/portal/customer/é",
     "/portal/customer/./x", "/portal/./customer/x", "/%70ortal/customer/x", "/portal/customer/%41",
     "http://evil.example/portal/employee/x", "*", "portal/customer/x", "/portal/customer/x\ty",
     "/portal/employee/x?/portal/customer/x", "/portal/customer/...", "?/portal/customer/x", "",

@@ -72,6 +72,15 @@ def without(file: str, *words: str) -> Callable[[Path], None]:
     return edit
 
 
+def with_an_open_index(folder: Path) -> None:
+    """A place of its own for the portal's index, which somebody forgot to close."""
+    path = folder / "forward-auth.conf"
+    head, found, rest = path.read_text().partition("    location / {")
+    assert found
+    index = "    location ~ ^/portal/[a-z]+/$ { proxy_pass http://customer_portal; }\n"
+    path.write_text(f"{head}{index}{found}{rest}")
+
+
 def test_proxy_as_shipped_is_found_sound(front: Front, capsys: pytest.CaptureFixture[str]) -> None:
     """The issue: an anonymous request is refused through the real proxy."""
     assert run(["selftest", "--through", f"http://127.0.0.1:{front.port}"]) == Exit.OK
@@ -91,7 +100,8 @@ def test_standing_in_for_the_upstream_shows_what_arrives(
     token.write_text(deciding.issuers.token("partner") + "\n")
     with aside(name, deciding, tmp_path) as (url, upstream):
         line = ["selftest", "--through", url, "--as-upstream", upstream]
-        for more in ([], ["--token-file", str(token), "--path", "/portal/partner/a/b"]):
+        mine = ["--token-file", str(token), "--path"]
+        for more in ([], [*mine, "/portal/partner/a/b"], [*mine, "/portal/partner/"]):
             code = run([*line, *more])
             found, last, errors = outcomes(capsys)
             assert (code, errors) == (Exit.OK, "")
@@ -103,6 +113,7 @@ def test_standing_in_for_the_upstream_shows_what_arrives(
     ("name", "edit", "claim"),
     [
         ("nginx", without("forward-auth.conf", "auth_request /"), ORDER[0]),
+        ("nginx", with_an_open_index, ORDER[0]),
         ("nginx", without("forward-auth.conf", "X-Gateway-Profile"), ORDER[6]),
         ("nginx", without("forward-auth.conf", "X-Original-URL"), ORDER[6]),
         ("envoy", without("envoy.yaml", "prefix: x-remote-"), ORDER[6]),
