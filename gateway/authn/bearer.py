@@ -99,9 +99,15 @@ class Authenticator:
             generation += source.generation
         return generation
 
+    @property
+    def revoked(self) -> Revoked:
+        """Who is not believed now."""
+        return self._revoked
+
     def revoke(self, revoked: Revoked) -> None:
-        """Believe none of these from now on, and only these not."""
-        if revoked != self._revoked:
+        """Believe none of these from now on, and only these not. The very same object changes
+        nothing; a long list is not compared."""
+        if revoked is not self._revoked:
             self._revoked = revoked
             self._past += 1
 

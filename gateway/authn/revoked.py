@@ -15,8 +15,11 @@ Source: RFC 7519 sections 4.1.1, 4.1.2 and 4.1.7.
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -27,6 +30,8 @@ from gateway.ingress.strict_json import Json, NotStrictJson, parse_object
 
 LINES_MAX: Final = 100_000
 BYTES_MAX: Final = 32 * 1024 * 1024
+TURN_LINES: Final = 200
+"""What is read at once on a loop that has other work: a millisecond."""
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 
@@ -37,11 +42,13 @@ class BadRevocations(GatewayError):
 @dataclass(frozen=True, slots=True)
 class Revoked:
     """Until when (epoch seconds) which tokens, by issuer and ``jti``, and which callers, by
-    subject id, are not believed. ``issuers`` are all that are named."""
+    subject id, are not believed. ``issuers`` are all that are named; ``source`` names the text
+    that says so (`name_of`)."""
 
     tokens: Mapping[tuple[str, str], float] = field(default_factory=dict)
     subjects: Mapping[str, float] = field(default_factory=dict)
     issuers: frozenset[str] = frozenset()
+    source: bytes = field(default=b"", compare=False)
 
     def token(self, claims: Mapping[str, Json], now: float) -> bool:
         """Whether the token with these verified claims is revoked now."""
@@ -55,28 +62,64 @@ class Revoked:
         return now < self.subjects.get(name, 0.0)
 
 
+def name_of(text: bytes) -> bytes:
+    """A name that no other text has. Cost: 1 ms a megabyte, without the interpreter's lock."""
+    return hashlib.sha256(text).digest()
+
+
 def read_revoked(text: bytes) -> Revoked:
     """What a file says. Raises: BadRevocations. Cost: 6 us a line."""
-    lines = text.splitlines()
-    if len(text) > BYTES_MAX or len(lines) > LINES_MAX:
-        raise BadRevocations(f"more than {LINES_MAX} lines or {BYTES_MAX} bytes")
-    tokens: dict[tuple[str, str], float] = {}
-    subjects: dict[str, float] = {}
-    issuers: set[str] = set()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            iss, name, word, until = _line(line)
-        except (NotStrictJson, ValueError) as error:
-            raise BadRevocations(f"line {number}: {error}") from None
+    found = _Found()
+    for _ in found.turns(text):
+        pass
+    return found.revoked(name_of(text))
+
+
+async def read_revoked_in_turns(text: bytes, source: bytes) -> Revoked:
+    """As `read_revoked`, of a text with this name, while the loop goes on with its other work.
+
+    On the loop and not in a thread: there the interpreter's lock would keep each callback of the
+    loop waiting for longer than a turn takes.
+    """
+    found = _Found()
+    for _ in found.turns(text):
+        await asyncio.sleep(0)
+    return found.revoked(source)
+
+
+class _Found:
+    """What the lines say that were read so far."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[tuple[str, str], float] = {}
+        self._subjects: dict[str, float] = {}
+        self._issuers: set[str] = set()
+
+    def revoked(self, source: bytes) -> Revoked:
+        return Revoked(self._tokens, self._subjects, frozenset(self._issuers), source)
+
+    def turns(self, text: bytes) -> Iterator[None]:
+        """Read the lines, and pause after each few of them. Raises: BadRevocations."""
+        if len(text) > BYTES_MAX:
+            raise BadRevocations(f"more than {BYTES_MAX} bytes")
+        for number, line in enumerate(io.BytesIO(text), 1):
+            if number > LINES_MAX:
+                raise BadRevocations(f"more than {LINES_MAX} lines")
+            if line.strip():
+                try:
+                    self._add(*_line(line))
+                except (NotStrictJson, ValueError) as error:
+                    raise BadRevocations(f"line {number}: {error}") from None
+            if number % TURN_LINES == 0:
+                yield
+
+    def _add(self, iss: str, name: str, word: str, until: float) -> None:
         if name == "jti":
-            tokens[iss, word] = max(until, tokens.get((iss, word), 0.0))
+            self._tokens[iss, word] = max(until, self._tokens.get((iss, word), 0.0))
         else:
             subject = subject_id(iss, word)
-            subjects[subject] = max(until, subjects.get(subject, 0.0))
-        issuers.add(iss)
-    return Revoked(tokens, subjects, frozenset(issuers))
+            self._subjects[subject] = max(until, self._subjects.get(subject, 0.0))
+        self._issuers.add(iss)
 
 
 def _line(line: bytes) -> tuple[str, str, str, float]:

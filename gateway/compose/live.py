@@ -3,7 +3,8 @@
 Theory
     Everything that can fail (authorities of an upstream, a limit of a route that is not there)
     is made before anything is changed, and the change itself is a few assignments between two
-    requests. Requests under way end over the connections that they have.
+    requests. Requests under way end over the connections that they have. What takes long to make
+    (a list of revoked tokens) is made in turns, while requests go on; one reading at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.app import DataPlane
@@ -19,7 +20,7 @@ from gateway.authn.revoked import Revoked
 from gateway.compose.failure import CannotStart
 from gateway.compose.listener import limits_of
 from gateway.compose.route_limits import admission_of
-from gateway.compose.trust import revoked_of, strangers
+from gateway.compose.trust import revoked_anew, strangers
 from gateway.compose.upstreams import Upstreams
 from gateway.settings import InvalidSettings, Settings
 from gateway.settings.live import changes, live, taken_over
@@ -37,11 +38,14 @@ class Samples(Protocol):
     sample_ratio: float
 
 
-def reread(read: Callable[[], Settings], apply: Callable[[Settings], object]) -> bool:
+Apply = Callable[[Settings], Awaitable[object]]
+
+
+async def reread(read: Callable[[], Settings], apply: Apply) -> bool:
     """Read the settings and apply them; whether they count now. One line of the log at level
     ERROR for every fault, and then everything is as it was."""
     try:
-        apply(read())
+        await apply(read())
     except InvalidSettings as error:
         faults: Sequence[object] = error.faults
     except CannotStart as error:
@@ -53,9 +57,39 @@ def reread(read: Callable[[], Settings], apply: Callable[[Settings], object]) ->
     return False
 
 
-def reread_at_signal(read: Callable[[], Settings], apply: Callable[[Settings], object]) -> None:
+class Rereading:
+    """Reads the settings when asked, never twice at once: asked while at it, it reads once more
+    when it has done."""
+
+    def __init__(self, read: Callable[[], Settings], apply: Apply) -> None:
+        self._read = read
+        self._apply = apply
+        self._asked = False
+        self._task: asyncio.Task[None] | None = None
+
+    def ask(self) -> None:
+        """Read what the file says from now on. To be called on the loop."""
+        self._asked = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work(), name="settings")
+            self._task.add_done_callback(_faultless)
+
+    async def _work(self) -> None:
+        while self._asked:
+            self._asked = False
+            await reread(self._read, self._apply)
+
+
+def _faultless(task: asyncio.Task[None]) -> None:
+    """Let the loop tell of a fault of our own at once."""
+    if not task.cancelled():
+        task.result()
+
+
+def reread_at_signal(read: Callable[[], Settings], apply: Apply) -> None:
     """Read the settings at every SIGHUP of this process, on its loop."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: reread(read, apply))
+    rereading = Rereading(read, apply)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, rereading.ask)
 
 
 class Live:
@@ -76,12 +110,15 @@ class Live:
         self._upstreams = upstreams
         self._samples = samples
 
-    def apply(self, new: Settings) -> tuple[str, ...]:
+    async def apply(self, new: Settings) -> tuple[str, ...]:
         """Take over what counts without a restart; the keys that do not. To be called on the
-        loop.
+        loop, and not again before it has done.
 
         Raises: CannotStart; then everything is as it was.
         """
+        before = self._plane.authenticator.revoked
+        revoked = await revoked_anew(taken_over(self.settings, new), before)
+        # one step from here on: what is looked at is what is replaced
         changed = changes(self.settings, new)
         settings = taken_over(self.settings, new)
         reached = self._upstreams.prepared(settings.upstreams)
@@ -89,7 +126,6 @@ class Live:
         if settings.route_limits != self.settings.route_limits:
             admission = self._admission(settings)
         limits = limits_of(settings.limits)
-        revoked = revoked_of(settings)
         # nothing can fail from here on
         self._upstreams.go_on(reached, self._plane.hop)
         self._plane.limits.take_over(limits)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.authn.revoked import BadRevocations, Revoked, read_revoked
+from gateway.authn.revoked import (
+    BadRevocations,
+    Revoked,
+    name_of,
+    read_revoked,
+    read_revoked_in_turns,
+)
 from gateway.compose.failure import CannotStart, first_line
 from gateway.compose.state import state_folder, write_private
 from gateway.settings import Settings
@@ -46,8 +54,36 @@ def revoked_of(settings: Settings) -> Revoked:
     file = settings.tokens.revoked_file
     if file is None:
         return Revoked()
-    try:
+    with _naming(file):
         return read_revoked(file.read_bytes())
+
+
+async def revoked_anew(settings: Settings, known: Revoked) -> Revoked:
+    """As `revoked_of`, while the loop goes on with its other work; ``known`` itself where the
+    file says what it said. Cost: 6 us a line of the loop's time, in turns of a millisecond.
+
+    Raises: CannotStart.
+    """
+    file = settings.tokens.revoked_file
+    if file is None:
+        return known if known == Revoked() else Revoked()
+    with _naming(file):
+        text, source = await asyncio.to_thread(_text_of, file)
+        if source == known.source:
+            return known
+        return await read_revoked_in_turns(text, source)
+
+
+def _text_of(file: Path) -> tuple[bytes, bytes]:
+    text = file.read_bytes()
+    return text, name_of(text)
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Tell what is wrong with a list as what it is to whoever starts or reads it."""
+    try:
+        yield
     except (OSError, BadRevocations) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
         reason = f"`{file}` cannot be read ({why})"

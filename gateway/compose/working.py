@@ -88,7 +88,7 @@ class Working:
     _orders: _Orders
     _over: asyncio.Event
 
-    def apply(self, settings: Settings) -> None:
+    async def apply(self, settings: Settings) -> None:
         """Hand every worker other settings; one that starts again gets what they took over.
 
         Raises: CannotStart when an upstream of theirs cannot be used; then none gets them.
@@ -249,7 +249,7 @@ async def _obey(reader: asyncio.StreamReader, gateway: Running) -> None:
     """Take over each settings that come; drain when the supervisor is gone."""
     while (order := await next_order(reader)) is not None:
         settings = pickle.loads(order)  # noqa: S301 - as above
-        reread(partial(_same, settings), gateway.live.apply)
+        await reread(partial(_same, settings), gateway.live.apply)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
