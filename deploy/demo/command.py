@@ -2,6 +2,7 @@
 
 python -m deploy.demo           start, take the tour, stay until Ctrl-C
 python -m deploy.demo --once    start, take the tour, stop; exit 1 when a claim is broken
+python -m deploy.demo --fresh   remove what earlier starts stored, then as above
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -48,11 +50,22 @@ def main() -> int:
         default=os.environ.get("GATEWAY_STATE") or None,
         help="folder of data and secrets (GATEWAY_STATE)",
     )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="begin anew: remove what the embedded stores of the folder hold",
+    )
     given = parser.parse_args()
     out = Console(highlight=False, soft_wrap=True)
     try:
         return uvloop.run(
-            _run(out, once=given.once, every_unit=given.every_unit, state=given.state)
+            _run(
+                out,
+                once=given.once,
+                every_unit=given.every_unit,
+                state=given.state,
+                fresh=given.fresh,
+            )
         )
     except PolicyError as error:
         return _fail(error, Exit.POLICY)
@@ -72,10 +85,16 @@ def _fail(error: Exception, code: Exit) -> int:
     return code
 
 
-async def _run(out: Console, *, once: bool, every_unit: bool, state: Path | None) -> int:
+def _note(out: Console, text: str) -> None:
+    out.print(f"[yellow]note[/]: {escape(text)}")
+
+
+async def _run(
+    out: Console, *, once: bool, every_unit: bool, state: Path | None, fresh: bool
+) -> int:
     began = time.monotonic()
     out.print("[bold]audience-gateway demo[/]: the company Ferrowick, on this machine only")
-    async with staged(state) as stage:
+    async with staged(state, fresh=fresh, tell=partial(_note, out)) as stage:
         settle()
         _started(out, stage)
         ended = asyncio.create_task(stage.gateway.wait())

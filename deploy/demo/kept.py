@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from joserfc.jwk import ECKey
@@ -23,9 +23,11 @@ from retrieval.embedded import EmbeddedError
 
 @dataclass(slots=True)
 class Kept:
-    """``ports`` by a server's name; 0 or absent means any free one."""
+    """``ports`` of the first start by a server's name; absent means any free one. ``instead`` holds
+    what servers had at the last start where theirs was taken."""
 
     ports: dict[str, int] = field(default_factory=dict)
+    instead: dict[str, int] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
 
 
@@ -58,12 +60,13 @@ def recall(folder: Path) -> Kept:
     known = found.get("secrets", {})
     return Kept(
         ports=dict(found.get("ports", {})),
+        instead=dict(found.get("instead", {})),
         secrets={one.name: known.get(one.name) or secrets.token_urlsafe(24) for one in CLIENTS},
     )
 
 
 def keep(folder: Path, kept: Kept) -> None:
-    write_private(folder / "kept.json", {"ports": kept.ports, "secrets": kept.secrets})
+    write_private(folder / "kept.json", asdict(kept))
 
 
 def fresh_keys() -> Mapping[Realm, ECKey]:

@@ -14,8 +14,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
@@ -26,6 +26,7 @@ import psycopg
 
 from deploy.demo import kept as kept_files
 from deploy.demo import overlay
+from deploy.demo.anew import begin_anew, of_another_version, own_stores
 from deploy.demo.embed import VECTORS
 from deploy.demo.expected import CORPUS
 from deploy.demo.identity import Directory
@@ -36,7 +37,8 @@ from deploy.demo.portals.app import PORTALS, Portal
 from deploy.demo.portals.app import application as portal_application
 from deploy.demo.portals.assertion import Doorkeeper
 from deploy.demo.portals.backend import Backend
-from deploy.demo.servers import HOST, Servers, listen, port_of
+from deploy.demo.ports import IDENTITY, listening
+from deploy.demo.servers import HOST, Servers, port_of
 from gateway import settings as settings_files
 from gateway.compose.filling import ingest_into, open_embedder
 from gateway.compose.running import Running, running
@@ -70,32 +72,40 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(state: Path | None) -> AsyncIterator[Stage]:
+async def staged(
+    state: Path | None, *, fresh: bool = False, tell: Callable[[str], object] = print
+) -> AsyncIterator[Stage]:
     """The demo, serving, with the corpus in both stores.
 
-    ``state`` None is this clone's own folder. Raises what ``gateway.compose.running`` raises,
-    ``EmbeddedError`` and ``IndexLate``.
+    ``state`` None is this clone's own folder; ``fresh`` removes what an earlier start stored in
+    it. ``tell`` is told what differs from the last start without being an error. Raises what
+    ``gateway.compose.running`` raises, ``EmbeddedError`` and ``IndexLate``.
     """
     seconds: dict[str, float] = {}
     home = _home(state)
     folder = home / "demo"
     async with AsyncExitStack() as stack:
         stack.enter_context(kept_files.alone(folder))
+        if fresh:
+            begin_anew(state)
         kept = kept_files.recall(folder)
         servers = stack.enter_context(Servers())
         (folder / "traces.jsonl").unlink(missing_ok=True)
-        sockets = _sockets(kept)
+        sockets = _sockets(kept, tell)
         directory = Directory(
-            f"http://{HOST}:{port_of(sockets['identity'])}", kept_files.fresh_keys(), kept.secrets
+            f"http://{HOST}:{port_of(sockets[IDENTITY])}", kept_files.fresh_keys(), kept.secrets
         )
-        servers.serve(identity_application(directory), sockets["identity"])
-        _note_ports(kept, sockets, folder, home, directory)
-        settings_file = _write_settings(folder, state, sockets, kept)
+        servers.serve(identity_application(directory), sockets[IDENTITY])
+        own = _own_ports(kept, tell)
+        kept_files.keep(folder, kept)
+        _note_people(home, directory)
+        settings_file = _write_settings(folder, state, sockets, own)
         settings = settings_files.load(settings_file, _environment())
-        over = overlay.write(folder / "policy", identity_base=_base(sockets["identity"]))
+        over = overlay.write(folder / "policy", identity_base=_base(sockets[IDENTITY]))
 
         began = time.monotonic()
-        gateway = await stack.enter_async_context(running(settings, overlay=over))
+        with of_another_version(home):
+            gateway = await stack.enter_async_context(running(settings, overlay=over))
         seconds["stores and gateway"] = time.monotonic() - began
         http = stack.enter_context(httpx.Client(trust_env=False, timeout=30.0))
         for portal in PORTALS:
@@ -130,10 +140,7 @@ def _home(state: Path | None) -> Path:
 
     A program that holds it is told of before one of its files is written over.
     """
-    own_stores = not (
-        os.environ.get("GATEWAY_DATABASE_URL") and os.environ.get("GATEWAY_QDRANT_URL")
-    )
-    if own_stores:
+    if own_stores():
         arranged = places.arrange(state)
         Hold(arranged, parent=os.getpid()).release()  # the stores take it in a moment
         return arranged.state
@@ -142,23 +149,26 @@ def _home(state: Path | None) -> Path:
     return home
 
 
-def _sockets(kept: Kept) -> dict[str, socket]:
-    names = ("identity", *(portal.upstream for portal in PORTALS))
-    return {name: listen(kept.ports.get(name, 0)) for name in names}
+def _sockets(kept: Kept, tell: Callable[[str], object]) -> dict[str, socket]:
+    names = (IDENTITY, *(portal.upstream for portal in PORTALS))
+    return {name: listening(kept, name, tell) for name in names}
 
 
-def _base(listening: socket) -> str:
-    return f"http://{HOST}:{port_of(listening)}"
+def _base(found: socket) -> str:
+    return f"http://{HOST}:{port_of(found)}"
 
 
-def _note_ports(
-    kept: Kept, sockets: Mapping[str, socket], folder: Path, home: Path, directory: Directory
-) -> None:
-    """Keep the ports, and write who may ask in the form that ``gateway query --as`` reads."""
-    kept.ports.update({name: port_of(listening) for name, listening in sockets.items()})
-    for name in ("public", "admin"):
-        kept.ports[name] = _free(kept.ports.get(name, 0))
-    kept_files.keep(folder, kept)
+def _own_ports(kept: Kept, tell: Callable[[str], object]) -> dict[str, int]:
+    """Ports for the gateway's two listeners, free a moment ago: it binds them itself."""
+    with ExitStack() as probes:
+        return {
+            name: port_of(probes.enter_context(listening(kept, name, tell)))
+            for name in ("public", "admin")
+        }
+
+
+def _note_people(home: Path, directory: Directory) -> None:
+    """Write who may ask in the form that ``gateway query --as`` reads."""
     kept_files.write_private(
         home / "identities.json",
         {
@@ -172,14 +182,8 @@ def _note_ports(
     )
 
 
-def _free(wanted: int) -> int:
-    """``wanted`` when it is free now, else a port that is."""
-    with listen(wanted) as probe:
-        return port_of(probe)
-
-
 def _write_settings(
-    folder: Path, state: Path | None, sockets: Mapping[str, socket], kept: Kept
+    folder: Path, state: Path | None, sockets: Mapping[str, socket], own: Mapping[str, int]
 ) -> Path:
     """The gateway's settings for this demo, as a file that any ``gateway`` command takes."""
     vectors = folder / "vectors.npz"
@@ -189,8 +193,8 @@ def _write_settings(
         "# Written by the demo at every start.",
         *([f"state = {json.dumps(str(state.absolute()))}"] if state is not None else []),
         "[listen]",
-        f'public = "{HOST}:{kept.ports["public"]}"',
-        f'admin = "{HOST}:{kept.ports["admin"]}"',
+        f'public = "{HOST}:{own["public"]}"',
+        f'admin = "{HOST}:{own["admin"]}"',
         "[embedder]",
         f'vector_cache = "{vectors.name}"',
         "[telemetry]",

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
 from gateway.compose.failure import CannotStart, first_line, no_database
@@ -18,7 +19,7 @@ from gateway.surfaces.health import OK
 from policies.errors import ReleaseRefused
 from policies.snapshot import Snapshot
 from retrieval.embed.registry import stored_name
-from retrieval.schema.history import MigrationRefused
+from retrieval.schema.history import HistoryDiffers, MigrationRefused
 from retrieval.schema.migrate import migrate
 from retrieval.schema.placement import Lack, missing
 from retrieval.settings import StoreSettings
@@ -27,6 +28,7 @@ from retrieval.stores.activation import UNFIT, ActivationRefused, Draft, activat
 from retrieval.stores.enforcement import NotEnforced, assert_enforced
 from retrieval.stores.roles import GUARD, POLICY, dsn_for
 
+SCHEMA_DIFFERS: Final = "schema_differs"
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -129,9 +131,26 @@ def policy_login(stores: Stores, snapshot: Snapshot) -> Iterator[psycopg.Connect
         reason, _, remedy = first_line(error).partition("; ")
         kind = CannotStart if error.code == UNFIT else ReleaseRefused
         raise kind(error.code, reason, remedy) from error
+    except HistoryDiffers as error:
+        raise _of_another_version(stores, error) from error
     except (MigrationRefused, psycopg.Error) as error:
         remedy = "compare the database with this version's migrations and policy"
         raise CannotStart("database_unfit", first_line(error), remedy) from error
+
+
+def _of_another_version(stores: Stores, error: HistoryDiffers) -> CannotStart:
+    """The database was made by other migrations. What its author may do (``restore the file``)
+    is not what helps whoever starts."""
+    at = conninfo_to_dict(stores.database_url)
+    server = f"{at.get('host') or 'this machine'}:{at.get('port') or 5432}"
+    place = f"the database `{at.get('dbname') or ''}` at {server}"
+    why = first_line(error).partition("; ")[0]
+    remedy = (
+        "start the version that made it; embedded stores can be begun anew"
+        " (deploy/README.md, Where state lies)"
+    )
+    reason = f"{place} was made by another version of this program ({why})"
+    return CannotStart(SCHEMA_DIFFERS, reason, remedy)
 
 
 async def enforcement(stores: Stores, snapshot: Snapshot) -> str:

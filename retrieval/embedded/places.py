@@ -24,6 +24,8 @@ from typing import Final
 from retrieval.embedded.errors import EmbeddedError, disk_full, state_unwritable
 
 LOCK_FILE: Final = "lock"
+INSTALL: Final = "install-"
+"""How the names of copied programs begin, beside the data."""
 SHARED_HOME: Final = Path("/var/lib/audience-gateway")
 UNPRIVILEGED: Final = ("postgres", "nobody")
 LEAST_FREE_BYTES: Final = 128 * 1024 * 1024
@@ -171,7 +173,7 @@ def postgres_install(places: Places) -> Path:
     ):
         return package / "pginstall"
     facts = postgres.stat()
-    copy = places.postgres / f"install-{facts.st_size}-{int(facts.st_mtime)}"
+    copy = places.postgres / f"{INSTALL}{facts.st_size}-{int(facts.st_mtime)}"
     if not copy.exists():
         _copy_package(package, copy, places.owner)
     return copy / package.name / "pginstall"

@@ -12,13 +12,14 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from retrieval.embedded.errors import EmbeddedError, disk_full, state_unwritable
-from retrieval.embedded.places import LOCK_FILE, Places
+from retrieval.embedded.places import INSTALL, LOCK_FILE, Places
 from retrieval.embedded.processes import command_of
 
 HANDOVER_SECONDS: Final = 20.0
@@ -82,6 +83,25 @@ def incomplete(places: Places, what: str) -> EmbeddedError:
         f"`{places.services_file}` {what}, and the password of the data beside it with it",
         f"restore the file, or move `{places.postgres}` and it away to begin anew",
     )
+
+
+def discard(places: Places) -> None:
+    """Remove the data of both services, and the secrets that open it. To be called under a `Hold`.
+
+    Copied programs stay. Raises: EmbeddedError ``state_unwritable``.
+    """
+    try:
+        for folder in (places.postgres, places.qdrant):
+            for one in folder.iterdir():
+                if one.name.startswith(INSTALL):
+                    continue
+                if one.is_dir() and not one.is_symlink():
+                    shutil.rmtree(one)
+                else:
+                    one.unlink()
+        places.services_file.unlink(missing_ok=True)  # last: what it opens must not outlive it
+    except OSError as error:
+        raise state_unwritable(places.state, error) from error
 
 
 class Hold:

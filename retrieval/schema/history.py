@@ -36,6 +36,10 @@ class MigrationRefused(Exception):
     """The database cannot be brought to this schema; the text says why and what to do."""
 
 
+class HistoryDiffers(MigrationRefused):
+    """The database was made by files that are not these; so by another version."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One numbered file."""
@@ -82,7 +86,8 @@ def apply_steps(
     """Applies what is missing, as ``owner``; returns the names of the files applied.
 
     ``connection`` must be in autocommit mode and hold ``only_one``.
-    Raises MigrationRefused when history and files disagree, or a lock cannot be had.
+    Raises HistoryDiffers when history and files disagree, MigrationRefused when a lock cannot be
+    had.
     """
     with connection.transaction():
         connection.execute(sql.SQL("set local role {}").format(sql.Identifier(owner)))
@@ -99,7 +104,7 @@ def apply_steps(
     fresh = [step for step in todo if step.number not in applied]
     for step in fresh:
         if applied and step.number < max(applied):
-            raise MigrationRefused(
+            raise HistoryDiffers(
                 f"`{step.name}` is new but numbered before what is applied; give it a higher number"
             )
     for step in fresh:
@@ -112,12 +117,12 @@ def _check_history(applied: dict[int, str], todo: tuple[Step, ...]) -> None:
     for number, sha256 in sorted(applied.items()):
         step = known.get(number)
         if step is None:
-            raise MigrationRefused(
+            raise HistoryDiffers(
                 f"the database has migration `{number:04}` that this program does not know;"
                 " start the version that made it, or a newer one"
             )
         if step.sha256 != sha256:
-            raise MigrationRefused(
+            raise HistoryDiffers(
                 f"`{step.name}` was edited after it was applied;"
                 " restore the file and put the change into a new one"
             )

@@ -14,9 +14,13 @@ import time
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from deploy.demo.kept import alone
+from policies.snapshot import Snapshot
+from retrieval.embedded import start
+from retrieval.schema.migrate import migrate
 from tests.services import state_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +53,31 @@ def test_the_tour_holds_on_an_empty_machine_and_again_on_what_it_left() -> None:
         second = demo(state)
         assert second.returncode == 0, second.stdout + second.stderr
         assert "corpus: 0 new, 0 changed" in second.stdout
+        # same ports, hence same issuers, digest and people
+        assert policy_line(second) == policy_line(first)
+
+
+def policy_line(run: subprocess.CompletedProcess[str]) -> str:
+    (line,) = [line for line in run.stdout.splitlines() if line.startswith("policy ")]
+    return line
+
+
+@pytest.mark.timeout(600)
+def test_a_folder_of_another_version_is_told_and_begun_anew_on_request(snapshot: Snapshot) -> None:
+    """Regression: it said `restore the file`, which whoever runs a demo cannot do."""
+    with state_folder() as state:
+        with start(state) as pair:
+            migrate(pair.database_url, pair.database_secret, snapshot)
+            with psycopg.connect(pair.database_url) as connection:
+                connection.execute("update migration.applied set sha256 = 'x' where number = 130")
+        refused = demo(state)
+        assert refused.returncode == 4
+        (line,) = refused.stderr.splitlines()
+        assert line.startswith(f"demo: error: state_of_another_version: the data in `{state}`")
+        assert "make demo ARGS=--fresh" in line
+        anew = demo(state, "--fresh")
+        assert anew.returncode == 0, anew.stdout + anew.stderr
+        assert "✗" not in anew.stdout
 
 
 @pytest.mark.timeout(120)
