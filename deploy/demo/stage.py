@@ -40,7 +40,8 @@ from deploy.demo.portals.backend import Backend
 from deploy.demo.ports import IDENTITY, listening
 from deploy.demo.servers import HOST, Servers, port_of
 from gateway import settings as settings_files
-from gateway.compose.filling import ingest_into, open_embedder
+from gateway.compose.embedding import open_embedder
+from gateway.compose.filling import ingest_into
 from gateway.compose.running import Running, running
 from gateway.compose.state import state_folder
 from gateway.settings import Settings

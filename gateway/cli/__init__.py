@@ -7,6 +7,13 @@ Laws
     * Text that came from elsewhere is shown without control or direction characters.
 """
 
-from gateway.cli.app import main
+from gateway.settled import loading
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its code."""
+    with loading():
+        from gateway.cli.app import main as run  # late: else it was loaded before
+    run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -66,7 +67,9 @@ app.add_typer(keys.app, name="keys")
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # what a command loaded late ends with the process: nobody need walk it first
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -25,6 +25,7 @@ from gateway.cli.terminal import columns, errors
 from gateway.cli.web import secure
 from gateway.compose.state import running_address, state_folder
 from gateway.settings import Settings
+from gateway.settled import loading
 from policies.errors import PolicyError
 from policies.snapshot import DEFAULT_FOLDER
 from retrieval.contract import Response, RetrieveRequest
@@ -64,8 +65,8 @@ def evaluate(
     config: ConfigOption = None,
 ) -> int:
     """Measure retrieval on judged questions; exit code 1 for a significant loss."""
-    # late: it loads every house, a second or two
-    from gateway.compose import evaluation
+    with loading():
+        from gateway.compose import evaluation  # late: it loads every house, a second or two
 
     settings = settings_of(config)
     try:

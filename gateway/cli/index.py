@@ -46,11 +46,11 @@ def rebuild(
 
 
 def _told(collection: str | None, as_json: bool, config: Path | None, *, rebuilt: bool) -> int:
-    from gateway.compose import filling  # late: it loads every house, a second or two
+    from gateway.compose import embedding, filling  # late: they load every house, a second or two
 
     settings = settings_of(config)
     with attached(settings) as stores:
-        model = filling.open_embedder(settings)
+        model = embedding.open_embedder(settings)
         name, found = asyncio.run(
             filling.index_standing(settings, stores, model, collection=collection, rebuilt=rebuilt)
         )

@@ -150,12 +150,12 @@ def _run(
     author: str,
 ) -> Report:
     # late: they load every house, a second or two
-    from gateway.compose import database, filling
+    from gateway.compose import database, embedding, filling
 
     with attached(settings) as stores:
         if not stores.held:
             database.prepare_if_new(stores, snapshot, signed=settings.release.signed)
-        model = filling.open_embedder(settings)
+        model = embedding.open_embedder(settings)
         with _progress() as on_progress:
             report = filling.ingest_into(
                 stores,

@@ -14,7 +14,7 @@ from gateway.cli.check import ConfigOption, settings_of
 from gateway.cli.failure import Exit, Failure, flat, of_policy
 from gateway.errors import PartMissing
 from gateway.settings import Settings
-from gateway.settled import settle
+from gateway.settled import loading, settle
 from gateway.telemetry import process_log
 from policies.errors import PolicyError
 from policies.snapshot import DEFAULT_FOLDER
@@ -34,7 +34,8 @@ def serve(
 ) -> None:
     """Serve until told to stop."""
     try:
-        from gateway.server import PortTaken  # late: see ``_serve``
+        with loading():
+            from gateway.server import PortTaken  # late: see ``_serve``
     except PartMissing as error:
         reason, _, remedy = flat(error).partition("; ")
         raise Failure(Exit.UNAVAILABLE, "part_missing", reason, remedy) from error
@@ -52,9 +53,10 @@ def serve(
 
 
 async def _serve(settings: Settings, read: Callable[[], Settings], *, embedded: bool) -> None:
-    from gateway.compose.live import reread_at_signal
-    from gateway.compose.running import running  # late: it loads every house, a second or two
-    from gateway.compose.signalling import signalling
+    with loading():
+        from gateway.compose.live import reread_at_signal
+        from gateway.compose.running import running  # late: it loads every house, a second or two
+        from gateway.compose.signalling import signalling
 
     async with running(settings, embedded=embedded) as gateway:
         settle()
@@ -67,9 +69,10 @@ async def _serve(settings: Settings, read: Callable[[], Settings], *, embedded: 
 async def _supervise(
     settings: Settings, read: Callable[[], Settings], *, embedded: bool, workers: int
 ) -> None:
-    from gateway.compose.live import reread_at_signal
-    from gateway.compose.signalling import signalling
-    from gateway.compose.working import working  # late: as above
+    with loading():
+        from gateway.compose.live import reread_at_signal
+        from gateway.compose.signalling import signalling
+        from gateway.compose.working import working  # late: as above
 
     async with working(settings, workers=workers, embedded=embedded) as gateway:
         reread_at_signal(read, gateway.apply)

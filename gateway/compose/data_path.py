@@ -15,8 +15,8 @@ from gateway.authn.bearer import Authenticator
 from gateway.compose import reloading
 from gateway.compose.backends import publish_backends
 from gateway.compose.database import station_dsn, store_settings
+from gateway.compose.embedding import open_embedder
 from gateway.compose.failure import no_database
-from gateway.compose.filling import open_embedder
 from gateway.compose.listener import limits_of
 from gateway.compose.live import Live, tell_strangers
 from gateway.compose.route_limits import admission_of

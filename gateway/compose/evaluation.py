@@ -22,8 +22,9 @@ from typing import Final
 from uuid import uuid4
 
 from gateway.compose.database import policy_login, store_settings
+from gateway.compose.embedding import open_embedder
 from gateway.compose.failure import CannotStart
-from gateway.compose.filling import fill_index, ingest_into, open_embedder
+from gateway.compose.filling import fill_index, ingest_into
 from gateway.compose.stores import Stores, started
 from gateway.settings import Settings
 from gateway.settings.model import DatabaseSettings, QdrantSettings

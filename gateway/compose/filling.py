@@ -13,9 +13,7 @@ from gateway.compose.failure import CannotStart
 from gateway.compose.stores import Stores
 from gateway.settings import Settings
 from policies.mapping import IngestMapping
-from retrieval.embed.cache import CachedEmbedder
 from retrieval.embed.ports import Embedder
-from retrieval.embed.registry import Choice, chosen
 from retrieval.errors import RetrievalError
 from retrieval.ingest import IngestRefused, OnProgress, Report
 from retrieval.ingest import run as run_ingest
@@ -26,36 +24,7 @@ from retrieval.stores.qdrant import QdrantIndex
 from retrieval.stores.reindex import Standing, rebuild, standing
 from retrieval.stores.roles import INDEX, INGEST
 
-__all__ = ["KnowledgeBase", "OnProgress", "Report", "fill_index", "ingest_into", "open_embedder"]
-
-
-def open_embedder(settings: Settings) -> Embedder:
-    """The configured embedder, reading the vector cache if there is one. It remembers nothing.
-
-    Raises: CannotStart for an unknown name, a model that cannot be loaded or a malformed cache.
-    """
-    told = settings.embedder
-    try:
-        model = chosen(
-            Choice(
-                name=told.name,
-                model=told.model or "",
-                url=told.url or "",
-                dims=told.dims or 0,
-                key=told.api_key.get_secret_value() if told.api_key is not None else "",
-                timeout_s=told.timeout_ms / 1_000,
-                folder=told.folder,
-                languages=tuple(told.languages),
-            )
-        )
-        return (
-            model
-            if told.vector_cache is None
-            else CachedEmbedder(model, sources=[told.vector_cache])
-        )
-    except (ValueError, OSError) as error:
-        remedy = "mend `embedder` in the settings"
-        raise CannotStart("embedder_unusable", str(error), remedy) from error
+__all__ = ["KnowledgeBase", "OnProgress", "Report", "fill_index", "ingest_into"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 import sys
 
-from gateway.compose.signalling import work
+from gateway.settled import loading
+
+with loading():
+    from gateway.compose.signalling import work
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as inherited:

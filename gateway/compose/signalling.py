@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import uvloop
 
+from gateway.compose.embedding import open_embedder
 from gateway.compose.failure import CannotStart
-from gateway.compose.filling import open_embedder
 from gateway.compose.release import active_policy, folder_policy
 from gateway.compose.stores import Stores
 from gateway.settings import Settings

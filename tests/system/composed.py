@@ -18,7 +18,8 @@ from uuid import UUID
 import httpx
 import psycopg
 
-from gateway.compose.filling import ingest_into, open_embedder
+from gateway.compose.embedding import open_embedder
+from gateway.compose.filling import ingest_into
 from gateway.compose.running import Running, running
 from gateway.settings.model import Settings
 from gateway.settings.reading import load
