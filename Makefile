@@ -9,6 +9,8 @@ SECONDS ?= 60
 # Test processes, each with a Postgres and a vector engine of its own; a third one fills the waits of
 # two cores (18 min instead of 20).
 WORKERS ?= 3
+# A file to one process, in the order of tests/conftest.py: xdist's own puts the longest last.
+SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-deep nightly lint types imports policy bench eval proxies clients mutation fuzz hostile lock check clean
 
@@ -29,14 +31,14 @@ demo: .venv/run.stamp
 	@$(BIN)/python -m deploy.demo $(ARGS)
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 test-deep: .venv/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or not slow" $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "slow or not slow" $(ARGS)
 
 # Maintainers, hours: promise G2 on 2,000 worlds of each law.
 nightly: .venv/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile nightly tests/properties $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) --hypothesis-profile nightly tests/properties $(ARGS)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check gateway policies retrieval tests deploy
