@@ -25,6 +25,7 @@ from tests.services import (
     cluster_of,
     embedded_pair,
     fresh_database,
+    log_in_quickly,
 )
 
 if TYPE_CHECKING:  # imported where used, so that one broken house fails its own tests only
@@ -104,6 +105,7 @@ def shared_data() -> Path:
 def services() -> Iterator[Embedded]:
     """The embedded pair of this session. Never kill it: tests that do start their own."""
     with embedded_pair(in_memory=True) as pair:
+        log_in_quickly(cluster_of(pair))
         yield pair
 
 

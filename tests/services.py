@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
@@ -63,6 +63,18 @@ def embedded_pair(*, in_memory: bool = False) -> Iterator[Embedded]:
     folder = state_folder(_memory() if in_memory else None)
     with folder as state, start(state, durable=False) as pair:
         yield pair
+
+
+def log_in_quickly(cluster: Cluster) -> None:
+    """Passwords of this cluster are hashed once from now on, not 4,096 times: thousands of
+    connections are made to it, and a login costs its client 0.5 ms of the processor, not 2.7."""
+    password = urlsplit(cluster.admin_url).password or ""
+    with psycopg.connect(cluster.admin_url, autocommit=True) as admin:
+        admin.execute("alter role all set scram_iterations = 1")
+        admin.execute("set scram_iterations = 1")
+        admin.execute(
+            sql.SQL("alter role current_user password {}").format(sql.Literal(unquote(password)))
+        )
 
 
 def _memory() -> Path | None:
