@@ -9,7 +9,7 @@ SECONDS ?= 60
 # Test processes, each with a Postgres and a vector engine of its own; a third one fills the waits of
 # two cores (18 min instead of 20).
 WORKERS ?= 3
-# A file to one process, in the order of tests/conftest.py: xdist's own puts the longest last.
+# In the order of tests/spread.py: xdist's own puts the longest files last.
 SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-deep nightly lint types imports policy bench eval proxies clients mutation fuzz hostile lock check clean

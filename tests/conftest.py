@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -27,6 +27,7 @@ from tests.services import (
     fresh_database,
     log_in_quickly,
 )
+from tests.spread import Spread, is_short
 
 if TYPE_CHECKING:  # imported where used, so that one broken house fails its own tests only
     from policies.snapshot import Snapshot
@@ -44,17 +45,6 @@ settings.register_profile("nightly", settings.get_profile("default"), max_exampl
 settings.register_profile(
     "mutation", settings.get_profile("default"), phases=[Phase.explicit, Phase.generate]
 )
-
-LONG: Final = (
-    "tests/properties/",
-    "tests/system/",
-    "tests/congruence/",
-    "tests/adversary/",
-    "tests/fuzz/",
-    "tests/gateway/cli/",
-    "tests/retrieval/fallback/",
-)
-"""Where the files are that take half a minute to three minutes."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,15 +68,21 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the slow ones out unless an expression over markers was given; the long ones first.
 
-    A file goes to one process as a whole: a long one that begins last runs alone at the end.
-    Within the two groups the order stays the random one (`pytest-randomly` shuffles before).
+    Among the long files and among the others the order stays the random one (`pytest-randomly`
+    shuffles before). See ``tests.spread``.
     """
     if not config.option.markexpr:
         slow = [item for item in items if item.get_closest_marker("slow")]
         if slow:
             config.hook.pytest_deselected(items=slow)
             items[:] = [item for item in items if item not in slow]
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    items.sort(key=lambda item: is_short(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread | None:
+    """Ours in the place of `loadfile`; any other is xdist's."""
+    return Spread(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
