@@ -105,6 +105,8 @@ class Reader:
                 return False
             data = bytes(self._held)
             self._held.clear()
+        elif self._alone(data):
+            return False
         at, end, need, key_bytes, more = 0, len(data), 2, self._key_bytes, False
         for _ in _TURN:
             if end - at < 2 or self._over:
@@ -143,6 +145,26 @@ class Reader:
         self._held += data[at:]
         self._need = need
         return more
+
+    def _alone(self, data: bytes) -> bool:
+        """Pass on what is one short message and nothing else, as most reads are; False when it is
+        anything else, which ``feed`` looks at."""
+        end = len(data)
+        if end < 2 or data[0] not in _WHOLES or self._opcode or self._over:
+            return False
+        start, size = 2 + self._key_bytes, data[1] ^ self._mark
+        if size > CONTROL_BYTES_MAX or size > self._most or end != start + size:
+            return False
+        payload = data[start:]
+        if start == 2:
+            frame = data
+        else:
+            payload, key = apply_mask(payload, data[2:start]), _next_key()
+            frame = data[:2] + key + apply_mask(payload, key)
+        if data[0] == WHOLE_TEXT and not payload.isascii():
+            payload.decode()
+        self._message(frame, size)
+        return True
 
     def _check(self, first: int, size: int) -> None:
         """Whether a frame with this first byte may stand here."""

@@ -1,7 +1,7 @@
 """G2 for what is drawn from use: nobody's bytes depend on what others asked, got or said.
 
 The worlds are those of ``test_non_interference``. Between two rounds of the same questions others
-use the service: six employees call every pack of theirs noise, somebody of each audience meets
+use the service: four employees call every pack of theirs noise, somebody of each audience meets
 gaps and speaks twice, and the worker draws its signals from all of it. Employees ask nothing here:
 feedback of one's own audience may change what one gets, and does (``test_health``).
 """
@@ -21,7 +21,8 @@ from tests.properties.worlds import NIGHTLY, TIMEOUT_S, WORLDS
 from tests.retrieval.signals.desk import Desk, desk
 from tests.services import Cluster, Database, VectorService, fresh_database
 
-SPEAKERS = [f"employee-{number}" for number in range(6)]
+SPEAKERS = [f"employee-{number}" for number in range(4)]
+"""One more than has to agree (``AGREED``)."""
 
 
 @pytest.fixture(scope="module")
@@ -73,16 +74,24 @@ async def _holds(served: Desk, case: Case) -> None:
 
 
 async def _others_use_it(served: Desk, case: Case) -> None:
-    threads = [thread.address for thread in (*case.seen.threads, *case.hidden.threads)]
-    for name in SPEAKERS:
-        for thread in threads:
-            answer = await served.ask(case.queries[0], name, "employee", thread=thread)
-            if answer.response is not None and answer.response.packs:
-                await served.say(answer, "noisy_context", name)
-                await served.say(answer, "wrong_thread", name)
-    for audience in case.audiences:
-        for query in (*case.queries, "xylophone zymurgy", "xylophone zymurgy"):
-            answer = await served.ask(query, "somebody", audience)
-            if answer.response is not None and answer.response.packs:
-                await served.say(answer, "noisy_context", "somebody")
-                await served.say(answer, "extra_search", "somebody")
+    async with asyncio.TaskGroup() as together:
+        for name in SPEAKERS:
+            together.create_task(_calls_all_noise(served, case, name))
+        for audience in case.audiences:
+            together.create_task(_meets_gaps(served, case, audience))
+
+
+async def _calls_all_noise(served: Desk, case: Case, name: str) -> None:
+    for thread in (*case.seen.threads, *case.hidden.threads):
+        answer = await served.ask(case.queries[0], name, "employee", thread=thread.address)
+        if answer.response is not None and answer.response.packs:
+            await served.say(answer, "noisy_context", name)
+            await served.say(answer, "wrong_thread", name)
+
+
+async def _meets_gaps(served: Desk, case: Case, audience: str) -> None:
+    for query in (*case.queries, "xylophone zymurgy", "xylophone zymurgy"):
+        answer = await served.ask(query, "somebody", audience)
+        if answer.response is not None and answer.response.packs:
+            await served.say(answer, "noisy_context", "somebody")
+            await served.say(answer, "extra_search", "somebody")

@@ -314,3 +314,25 @@ def test_nothing_is_read_after_a_stop_not_even_what_is_here() -> None:
         assert not taken.reader.feed(b"\x88\x00\x81\x01a\x81")
     assert taken.found == [(Opcode.CLOSE, b"")]
     assert not taken.reader._held
+
+
+@given(MASKS, st.integers(0, 20))
+def test_short_message_that_comes_alone_is_bounded_too(masked: bool, size: int) -> None:
+    """What comes alone is read on a way of its own."""
+    taken = Taken(masked=masked, most=10)
+    raw = Frame(Opcode.BINARY, bytes(size)).serialize(mask=masked)
+    if size <= 10:
+        taken.reader.feed(raw)
+        assert taken.found == [(int(Opcode.BINARY), bytes(size))]
+        return
+    with pytest.raises(Broken) as broken:
+        taken.reader.feed(raw)
+    assert (broken.value.close_code, taken.found) == (TOO_BIG, [])
+
+
+@given(MASKS)
+def test_message_that_comes_alone_after_a_stop_is_not_read(masked: bool) -> None:
+    taken = Taken(masked=masked)
+    taken.reader.stop()
+    taken.reader.feed(Frame(Opcode.TEXT, b"late").serialize(mask=masked))
+    assert taken.found == []

@@ -40,6 +40,7 @@ class Desk:
     listening: Connection
     own: Connection
     metric: Connection
+    looking: Connection
     settings: SignalSettings
 
     def who(self, name: str, audience: str = "customer") -> SubjectWire:
@@ -93,8 +94,7 @@ class Desk:
 
     async def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Anything, as the superuser."""
-        async with await psycopg.AsyncConnection.connect(self.stage.database.url) as connection:
-            return await (await connection.execute(query.encode(), values or None)).fetchall()
+        return await (await self.looking.execute(query.encode(), values or None)).fetchall()
 
     async def signals(self) -> dict[str, str]:
         """Kind -> classification of all signals."""
@@ -128,10 +128,11 @@ async def desk(
         await connect(signal, autocommit=True) as listening,
         await connect(signal, autocommit=True) as own,
         await connect(metric, autocommit=True) as keeping,
+        await connect(database.url, autocommit=True) as looking,
     ):
         await listening.execute(f"listen {CHANNEL}".encode())
         await ledger.open()
         try:
-            yield Desk(served, ledger, listening, own, keeping, settings)
+            yield Desk(served, ledger, listening, own, keeping, looking, settings)
         finally:
             await ledger.close()
