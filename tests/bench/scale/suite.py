@@ -2,8 +2,9 @@
 
 Every figure is of the whole service as the gateway calls it (``Retrieval.ask``): real embedder,
 real Postgres with row-level security, the embedded vector engine. Sizes by ``RETRIEVAL_SIZES``
-(``10000,100000`` when not given). What is found is compared with an exhaustive search over what the
-reader may see. On a busy machine processor time tells more than the clock.
+(``10000,100000`` when not given), shares of it by ``RETRIEVAL_SHARES`` (``0.001,1`` for two of the
+five). What is found is compared with an exhaustive search over what the reader may see. On a busy
+machine processor time tells more than the clock.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ class _Size:
             with peer(stock.vectors, self.model.dims) as other:
                 steps = {}
                 for step, share in enumerate(SHARES):
+                    if share not in _wanted():
+                        continue
                     steps[str(share)] = await self._step(service, exact, other, step)
                     out.print(f"{self.corpus.size:,} units, {share:.1%} readable: measured")
         return {"sweep_s": round(seconds, 1), "steps": steps}
@@ -174,6 +177,11 @@ class _Size:
             "recall_at_10": recall(found, nearest),
             "forbidden": len(exact.forbidden({one for row in found for one in row}, classes)),
         }
+
+
+def _wanted() -> set[float]:
+    given = os.environ.get("RETRIEVAL_SHARES")
+    return {float(one) for one in given.split(",")} if given else set(SHARES)
 
 
 async def _swept(service: Service) -> float:
