@@ -22,6 +22,7 @@ from policies.decision import Scope
 from policies.snapshot import Snapshot
 from policies.vocabulary import FACETS
 from retrieval.stores.roles import INGEST, LABEL
+from tests.properties.worlds import TIMEOUT_S
 from tests.retrieval.database.world import LastingWorld, World, world_in
 from tests.services import Cluster, Database, fresh_database
 
@@ -173,6 +174,7 @@ def labelled(world: World, objects: Objects) -> set[UUID]:
     }
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 @given(first=st.lists(label, min_size=4, max_size=4), then=transactions)
 def test_no_edit_of_ingest_lets_anybody_read_more(
     common: LastingWorld, first: list[tuple[Any, ...]], then: list[list[Edit]]
@@ -190,6 +192,7 @@ def test_no_edit_of_ingest_lets_anybody_read_more(
         had_class |= labelled(common, objects)
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 @given(first=st.lists(label, min_size=4, max_size=4), then=transactions)
 def test_what_a_source_closes_is_closed_whatever_else_waits(
     common: LastingWorld, first: list[tuple[Any, ...]], then: list[list[Edit]]
@@ -205,6 +208,7 @@ def test_what_a_source_closes_is_closed_whatever_else_waits(
         assert mine[held] <= said[free]
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 @given(first=st.lists(label, min_size=4, max_size=4), then=transactions)
 def test_once_everything_is_approved_labels_are_what_was_said_last(
     common: LastingWorld, first: list[tuple[Any, ...]], then: list[list[Edit]]
