@@ -30,6 +30,8 @@ from gateway.ingress.strict_json import Json, NotStrictJson, parse_object
 
 LINES_MAX: Final = 100_000
 BYTES_MAX: Final = 32 * 1024 * 1024
+LINE_BYTES_MAX: Final = 64 * 1024
+"""Over what the longest words take, however they are escaped. A line is read in one go."""
 TURN_LINES: Final = 200
 """What is read at once on a loop that has other work: a millisecond."""
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
@@ -105,6 +107,8 @@ class _Found:
         for number, line in enumerate(io.BytesIO(text), 1):
             if number > LINES_MAX:
                 raise BadRevocations(f"more than {LINES_MAX} lines")
+            if len(line) > LINE_BYTES_MAX:
+                raise BadRevocations(f"line {number}: more than {LINE_BYTES_MAX} bytes")
             if line.strip():
                 try:
                     self._add(*_line(line))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.authn.revoked import (
+    BYTES_MAX,
     BadRevocations,
     Revoked,
     name_of,
@@ -55,7 +58,7 @@ def revoked_of(settings: Settings) -> Revoked:
     if file is None:
         return Revoked()
     with _naming(file):
-        return read_revoked(file.read_bytes())
+        return read_revoked(_text_of(file))
 
 
 async def revoked_anew(settings: Settings, known: Revoked) -> Revoked:
@@ -68,15 +71,29 @@ async def revoked_anew(settings: Settings, known: Revoked) -> Revoked:
     if file is None:
         return known if known == Revoked() else Revoked()
     with _naming(file):
-        text, source = await asyncio.to_thread(_text_of, file)
+        text, source = await asyncio.to_thread(_named_text_of, file)
         if source == known.source:
             return known
         return await read_revoked_in_turns(text, source)
 
 
-def _text_of(file: Path) -> tuple[bytes, bytes]:
-    text = file.read_bytes()
+def _named_text_of(file: Path) -> tuple[bytes, bytes]:
+    text = _text_of(file)
     return text, name_of(text)
+
+
+def _text_of(file: Path) -> bytes:
+    """What stands in a file, one byte more than a list may have at most. Never of a pipe or a
+    device: nothing is read again, and no process ends, while one is waited for."""
+    with open(file, "rb", opener=_at_once) as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise BadRevocations("it is not a regular file")
+        return opened.read(BYTES_MAX + 1)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting for who would write into a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 @contextmanager
@@ -84,7 +101,7 @@ def _naming(file: Path) -> Iterator[None]:
     """Tell what is wrong with a list as what it is to whoever starts or reads it."""
     try:
         yield
-    except (OSError, BadRevocations) as error:
+    except (OSError, ValueError, BadRevocations) as error:  # ValueError: no path at all
         why = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
         reason = f"`{file}` cannot be read ({why})"
         remedy = "mend it, or name another file as `tokens.revoked_file`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +13,20 @@ from typing import Any, TypeVar
 import pytest
 
 from gateway.authn.bearer import Authenticator
-from gateway.authn.revoked import TURN_LINES, Revoked, name_of, read_revoked, read_revoked_in_turns
+from gateway.authn.claims import WORD_MAX
+from gateway.authn.revoked import (
+    BYTES_MAX,
+    LINE_BYTES_MAX,
+    TURN_LINES,
+    BadRevocations,
+    Revoked,
+    name_of,
+    read_revoked,
+    read_revoked_in_turns,
+)
 from gateway.compose.failure import CannotStart
 from gateway.compose.live import Live, Rereading
-from gateway.compose.trust import revoked_anew
+from gateway.compose.trust import revoked_anew, revoked_of
 from gateway.ingress.limits import Limits
 from gateway.settings import Settings
 from gateway.settings.model import TokenSettings
@@ -123,6 +134,39 @@ def test_a_list_with_a_fault_leaves_the_last_good_one(tmp_path: Path) -> None:
         assert (believer.generation, told) == (generation, [])
 
     asyncio.run(scene())
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("anew", [False, True])
+def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, anew: bool) -> None:
+    """Regression: a pipe in the list's place was read without end, so that no later list counted
+    and the process did not end."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for file in (pipe, link, Path("/dev/zero"), tmp_path, Path("a\0b")):
+        settings = Settings(tokens=TokenSettings(revoked_file=file))
+        with pytest.raises(CannotStart, match="revocations_unusable"):
+            asyncio.run(revoked_anew(settings, Revoked())) if anew else revoked_of(settings)
+
+
+def test_a_link_to_a_file_is_the_file(tmp_path: Path) -> None:
+    """As volumes of a cluster are mounted."""
+    (tmp_path / "list").write_bytes(lines(3))
+    (tmp_path / "link").symlink_to("list")
+    settings = Settings(tokens=TokenSettings(revoked_file=tmp_path / "link"))
+    assert asyncio.run(revoked_anew(settings, Revoked())) == read_revoked(lines(3))
+
+
+def test_a_line_is_bounded_above_the_longest_words() -> None:
+    """A line is read in one go, and the loop waits for it."""
+    word = "\U0001f5dd" * WORD_MAX  # twelve bytes each, as JSON escapes it
+    longest = json.dumps({"iss": word, "jti": word, "until": "2100-01-01T00:00:00Z"}).encode()
+    assert len(longest) > 2 * 12 * WORD_MAX
+    assert read_revoked(longest).issuers == {word}
+    for text in (lines(3) + b"\n" + b" " * LINE_BYTES_MAX + b"\n", lines(1) + b" " * BYTES_MAX):
+        with pytest.raises(BadRevocations, match="bytes"):
+            read_revoked(text)
 
 
 @pytest.mark.parametrize("asked", [1, 2, 5])
