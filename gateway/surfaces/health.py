@@ -106,6 +106,8 @@ def health_app(health: Health, metrics: Callable[[], str]) -> Starlette:
     async def show_metrics(_: Request) -> Response:
         return PlainTextResponse(metrics(), media_type=_PROMETHEUS, headers=_NO_STORE)
 
-    return Starlette(
+    application = Starlette(
         routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", show_metrics)]
     )
+    application.router.redirect_slashes = False  # to an address that the caller's Host would name
+    return application

@@ -96,3 +96,10 @@ def test_metrics_are_prometheus_text() -> None:
 def test_no_callers_route_is_answered_here(method: str, path: str) -> None:
     """The second listener is not a way around the stations."""
     assert answer(Health(()), path, method).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/livez/", "/readyz/", "/readyz//", "/metrics/"])
+def test_a_slash_at_the_end_is_another_path_here_too(path: str) -> None:
+    """A12, A15: nothing is folded, and nobody is sent to the host that a request names."""
+    response = answer(Health(()), path)
+    assert (response.status_code, response.headers.get("location")) == (404, None)
