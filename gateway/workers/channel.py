@@ -36,11 +36,6 @@ def framed(order: bytes) -> bytes:
     return _LENGTH.pack(len(order)) + order
 
 
-def send_order(channel: socket.socket, order: bytes) -> None:
-    """Send the first order; blocks until it is in the kernel's hands."""
-    channel.sendall(framed(order))
-
-
 def receive_order(channel: socket.socket) -> bytes:
     """The first order; blocks. Raises: EOFError when the supervisor is gone."""
     (length,) = _LENGTH.unpack(_exactly(channel, _LENGTH.size))

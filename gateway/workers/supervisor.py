@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.workers.channel import StartFailed, Words, framed, send_order, words_of
+from gateway.workers.channel import StartFailed, Words, framed, words_of
 
 START_S: Final = 120.0
 LONG_S: Final = 10.0
@@ -150,19 +150,22 @@ class Supervisor:
     async def _run(self, worker: Worker) -> None:
         """Start one process and return when it has ended. Raises: StartFailed."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            send_order(ours, self._order())
-            process = worker.process = await asyncio.create_subprocess_exec(
-                *self._command,
-                str(theirs.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # Ctrl-C is for the supervisor, which drains
-            )
-        worker.pid = process.pid
         words, channel = await words_of(ours)
+        # its order and its place in one step: what is told from here on comes after the order
+        channel.write(framed(self._order()))
         worker.channel = channel
+        worker.process = None
         try:
+            with theirs:
+                worker.process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    str(theirs.fileno()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,  # Ctrl-C is for the supervisor, which drains
+                )
+            process = worker.process
+            worker.pid = process.pid
             if self._over.is_set():
                 process.terminate()
             await self._served(worker, words)
@@ -170,9 +173,9 @@ class Supervisor:
         finally:
             worker.port = worker.channel = None
             channel.close()
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            if worker.process is not None and worker.process.returncode is None:
+                worker.process.kill()
+                await worker.process.wait()
         if not self._over.is_set():
             _LOG.error("worker %d ended (%s)", worker.number, _cause(code))
 

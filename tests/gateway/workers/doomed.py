@@ -23,7 +23,7 @@ def main(channel: socket.socket) -> int:
         return 3
     if order == b"deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    say_ready(channel, os.getpid())
+    say_ready(channel, int(receive_order(channel)) if order == b"told" else os.getpid())
     while channel.recv(1):
         pass
     return 0

@@ -105,3 +105,23 @@ def test_one_that_does_not_end_is_killed_after_the_deadline() -> None:
         assert command_of(pid) is None
 
     asyncio.run(scene())
+
+
+def test_one_that_starts_just_now_is_told_what_the_others_are() -> None:
+    """Regression: what came between its order and the start of its process was lost, so that a
+    revocation could pass it by until the next signal."""
+
+    async def scene() -> None:
+        def order() -> bytes:
+            asyncio.get_running_loop().call_soon(lambda: supervisor.tell(b"4711"))
+            return b"told"
+
+        supervisor = Supervisor(WORKER, order, count=1)
+        try:
+            async with asyncio.timeout(60):
+                await supervisor.start()
+            assert supervisor.ports == {0: 4711}
+        finally:
+            await supervisor.stop(deadline_s=10)
+
+    asyncio.run(scene())
