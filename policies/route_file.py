@@ -63,12 +63,12 @@ def read_routes(
             faults.add(place, "reserved_word", f"`{name}` has a meaning of its own", "rename it")
     for position, route in enumerate(routes):
         for other in routes[:position]:
-            if set(route.methods) & set(other.methods) and _overlap(route.segments, other.segments):
+            if _answers(route) & _answers(other) and _overlap(route.segments, other.segments):
                 faults.add(
                     places[position],
                     "route_overlap",
                     f"routes `{other.id}` and `{route.id}` could both answer one request",
-                    "make their paths or methods disjoint",
+                    "make their paths or methods disjoint (a HEAD is a GET)",
                 )
     return routes
 
@@ -174,6 +174,12 @@ def _segments(read: Reader, node: Node) -> tuple[Segment, ...]:
     if len(set(names)) != len(names):
         read.faults.add(node.place, "bad_path", "a name stands twice in the path", "rename one")
     return tuple(segments)
+
+
+def _answers(route: Route) -> set[str]:
+    """Its methods. HEAD is the GET whose head it asks for: a proxy's is decided as one, so both
+    are of one route."""
+    return {"GET" if method == "HEAD" else method for method in route.methods}
 
 
 def _overlap(a: Sequence[Segment], b: Sequence[Segment]) -> bool:

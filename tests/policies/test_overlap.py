@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,3 +25,12 @@ def test_accepted_routes_share_no_path_not_even_one_that_ends_in_a_slash(
         for method in METHODS:
             here = [one for one in routes if method in one.methods and one.match(path) is not None]
             assert len(here) <= 1 or told
+
+
+@pytest.mark.parametrize(("method", "codes"), [("HEAD", {"route_overlap"}), ("POST", set())])
+def test_a_path_has_one_route_for_get_and_head(
+    default: Snapshot, method: str, codes: set[str]
+) -> None:
+    """Forward-auth decides a HEAD as the GET whose head it is: another route would be passed by."""
+    table = [Row("/a/{rest...}", "opaque"), Row("/a/b", "opaque", (method,))]
+    assert read(default, table)[1] == codes
