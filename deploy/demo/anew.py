@@ -29,7 +29,8 @@ def begin_anew(state: Path | None) -> None:
     """Remove what the embedded stores hold in this folder (None: the clone's own), and what was
     remembered of its releases. Ports, client secrets and the signing key stay.
 
-    Raises: CannotStart where a store is somebody else's; EmbeddedError ``state_held``.
+    Raises: CannotStart where a store is somebody else's; EmbeddedError ``state_held``, and
+    ``state_incomplete`` for data that we may not have written.
     """
     foreign = [name for name in _ADDRESSES if os.environ.get(name)]
     if foreign:

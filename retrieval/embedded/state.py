@@ -88,17 +88,23 @@ def incomplete(places: Places, what: str) -> EmbeddedError:
 def discard(places: Places) -> None:
     """Remove the data of both services, and the secrets that open it. To be called under a `Hold`.
 
-    Copied programs stay. Raises: EmbeddedError ``state_unwritable``.
+    Copied programs stay. Raises: EmbeddedError ``state_incomplete`` for data without the secrets
+    that we write before it, which may be somebody else's, and ``state_unwritable``.
     """
     try:
-        for folder in (places.postgres, places.qdrant):
-            for one in folder.iterdir():
-                if one.name.startswith(INSTALL):
-                    continue
-                if one.is_dir() and not one.is_symlink():
-                    shutil.rmtree(one)
-                else:
-                    one.unlink()
+        found = [
+            one
+            for folder in (places.postgres, places.qdrant)
+            for one in folder.iterdir()
+            if not one.name.startswith(INSTALL)
+        ]
+        if found and not places.services_file.exists():
+            raise incomplete(places, "is missing")
+        for one in found:
+            if one.is_dir() and not one.is_symlink():
+                shutil.rmtree(one)
+            else:
+                one.unlink()
         places.services_file.unlink(missing_ok=True)  # last: what it opens must not outlive it
     except OSError as error:
         raise state_unwritable(places.state, error) from error

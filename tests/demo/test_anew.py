@@ -59,6 +59,18 @@ def test_a_folder_that_is_begun_anew_holds_no_data_and_keeps_its_addresses(state
         assert tables(pair.database_url) == 0
 
 
+@pytest.mark.parametrize("store", ["postgres", "qdrant"])
+def test_data_that_we_may_not_have_written_are_left_alone(store: str, state: Path) -> None:
+    """Regression: any folder with such a name in it was emptied, as others keep volumes."""
+    theirs = state / store / "volume"
+    theirs.mkdir(parents=True)
+    with pytest.raises(EmbeddedError, match="state_incomplete"):
+        begin_anew(state)
+    assert theirs.is_dir()
+    theirs.rmdir()
+    begin_anew(state)  # nothing there is nothing to remove
+
+
 @pytest.mark.parametrize("name", ["GATEWAY_DATABASE_URL", "GATEWAY_QDRANT_URL"])
 def test_stores_of_somebody_else_are_never_emptied(
     name: str, state: Path, monkeypatch: pytest.MonkeyPatch
