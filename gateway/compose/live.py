@@ -43,13 +43,17 @@ Apply = Callable[[Settings], Awaitable[object]]
 
 async def reread(read: Callable[[], Settings], apply: Apply) -> bool:
     """Read the settings and apply them; whether they count now. One line of the log at level
-    ERROR for every fault, and then everything is as it was."""
+    ERROR for every fault, and then everything is as it was. A fault of our own is told with its
+    traceback: whoever reads settings must hear of the next ones all the same."""
     try:
         await apply(read())
     except InvalidSettings as error:
         faults: Sequence[object] = error.faults
     except CannotStart as error:
         faults = [error]
+    except Exception:  # noqa: BLE001 - told, with its traceback
+        _LOG.exception("settings: not taken over")
+        return False
     else:
         return True
     for fault in faults:
@@ -72,18 +76,11 @@ class Rereading:
         self._asked = True
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="settings")
-            self._task.add_done_callback(_faultless)
 
     async def _work(self) -> None:
         while self._asked:
             self._asked = False
             await reread(self._read, self._apply)
-
-
-def _faultless(task: asyncio.Task[None]) -> None:
-    """Let the loop tell of a fault of our own at once."""
-    if not task.cancelled():
-        task.result()
 
 
 def reread_at_signal(read: Callable[[], Settings], apply: Apply) -> None:

@@ -199,6 +199,31 @@ def test_settings_are_read_once_more_however_often_somebody_asks_meanwhile(asked
     asyncio.run(scene())
 
 
+def test_a_fault_of_our_own_keeps_no_later_signal_unheard(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Where no thread can be had, say: it is told, and whoever asked meanwhile is heard."""
+
+    async def scene() -> None:
+        seen = 0
+
+        async def apply(_: Settings) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == 1:
+                rereading.ask()
+                raise RuntimeError("can't start new thread")
+
+        rereading = Rereading(Settings, apply)
+        rereading.ask()
+        await until(lambda: seen == 2)
+
+    asyncio.run(scene())
+    (told,) = [record for record in caplog.records if record.name == "gateway.settings"]
+    assert (told.levelname, told.getMessage()) == ("ERROR", "settings: not taken over")
+    assert told.exc_info is not None
+
+
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not holds():  # noqa: ASYNC110 - what a task does on its own
