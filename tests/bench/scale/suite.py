@@ -51,6 +51,7 @@ Vectors = Mapping[str, bytes]
 
 
 def run(out: Console, rounds: int) -> dict[str, Any]:
+    _wanted()  # a wrong share is told before an hour of loading
     sizes = sorted({int(one) for one in os.environ.get("RETRIEVAL_SIZES", SIZES).split(",")})
     snapshot, mixture, model = load(), fitted(), embedder()
     vectors = {text: row for text in QUESTIONS if (row := embedded(model, text)) is not None}
@@ -180,8 +181,12 @@ class _Size:
 
 
 def _wanted() -> set[float]:
+    """Raises: ValueError for a share that no reader has."""
     given = os.environ.get("RETRIEVAL_SHARES")
-    return {float(one) for one in given.split(",")} if given else set(SHARES)
+    wanted = {float(one) for one in given.split(",")} if given else set(SHARES)
+    if unknown := wanted - set(SHARES):
+        raise ValueError(f"RETRIEVAL_SHARES: {sorted(unknown)} is none of {SHARES}")
+    return wanted
 
 
 async def _swept(service: Service) -> float:
