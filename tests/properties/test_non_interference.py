@@ -207,11 +207,21 @@ async def _ask(served: Stage, case: Case, audience: str) -> list[str]:
         lambda: served.unit(hidden_unit.address, who),
     )
     assert len(questions) == QUESTIONS
-    answers = [await questions[number]() for number in case.asked]
+    answers = [await _whole(questions[number]) for number in case.asked]
     for answer in answers:
         assert not answer.discrepancies
         assert not ids_in(answer.model_dump_json(), hidden_ids)
     return [wire(answer) for answer in answers]
+
+
+async def _whole(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """An answer that does not say that the index is slow: on a busy machine one of thousands does,
+    and it says so of the machine."""
+    for _ in range(20):
+        answer = await ask()
+        if answer.response is None or not answer.response.degraded:
+            return answer
+    raise AssertionError("the index does not answer in time")
 
 
 async def _alter(served: Stage, hidden: World) -> None:
