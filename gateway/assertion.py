@@ -79,7 +79,11 @@ class NotAsserted(GatewayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Of whom the gateway speaks. ``subject_id`` is a hash, or ``anonymous`` for a visitor."""
+    """Of whom the gateway speaks. ``subject_id`` is a hash, or ``anonymous`` for a visitor.
+
+    ``request_id`` is that of the request which was signed: with ``assertion = "each"`` this very
+    one, else maybe an earlier GET or HEAD of this caller for this target.
+    """
 
     subject_id: str
     audience: str
@@ -165,12 +169,15 @@ def verify(
     audience: str,
     keys: Keys,
     issuer: str = "audience-gateway",
+    request_id: str | None = None,
     now: float | None = None,
 ) -> Caller:
     """Of whom the gateway speaks in this very request.
 
     ``headers`` as a mapping or as pairs, ``path`` as it arrived (a query is not looked at),
     ``audience`` the upstream's ``token_audience`` in the policy, ``issuer`` the ``gateway_id``.
+    ``request_id``: the request's ``X-Request-Id``, where no other request may have this assertion
+    (the upstream's setting is ``assertion = "each"``, and you refuse an id that you have seen).
 
     Raises: NotAsserted. Cost: 60 us, and a fetch of the keys now and then.
     """
@@ -190,6 +197,8 @@ def verify(
         raise NotAsserted(Fault.WRONG_AUDIENCE)
     expires_at = _in_time(claims, time.time() if now is None else now)
     if (claims.get("htm"), claims.get("htu")) != (method, path.partition("?")[0]):
+        raise NotAsserted(Fault.WRONG_REQUEST)
+    if request_id is not None and claims.get("rid") != request_id:
         raise NotAsserted(Fault.WRONG_REQUEST)
     return _caller(claims, expires_at)
 

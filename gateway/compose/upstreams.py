@@ -38,7 +38,7 @@ class Reached:
             self.fleet.addresses[0].authority,
             self.fleet.transport,
             self.fleet.socket,
-            shares_assertion=self.settings.assertion == "shared",
+            signs_each=self.settings.assertion == "each",
         )
 
 

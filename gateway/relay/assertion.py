@@ -13,6 +13,8 @@ from policies.decision import PolicyDigest
 
 HEADER: Final = b"x-gateway-assertion"
 LIFE_S: Final = 60
+READS: Final = frozenset(("GET", "HEAD"))
+"""Methods whose requests may share one: repeated, they change nothing (RFC 9110, 9.2.1)."""
 REUSED_S: Final = 20.0
 """How long a shared one is handed out again."""
 TYP: Final = "gateway-assertion+jwt"
@@ -64,7 +66,7 @@ def wording(
 
 
 def signed(keys: OwnKeys, said: Wording, request_id: str, now: float) -> bytes:
-    """The assertion of one request; of no single one when its id is empty.
+    """The assertion of one request.
 
     Cost: the signature, and 2 us.
     """
@@ -81,9 +83,10 @@ def signed(keys: OwnKeys, said: Wording, request_id: str, now: float) -> bytes:
 
 
 class Shared:
-    """An assertion of no single request, signed once in ``REUSED_S`` for one caller's target.
+    """An assertion for the reads of one caller at one target, signed once in ``REUSED_S``.
 
-    It is made anew under another ring of keys. Whoever gets it has it for 40 s at least.
+    It names the read that it was signed for. It is made anew under another ring of keys. Whoever
+    gets it has it for 40 s at least.
     """
 
     __slots__ = ("_keys", "_ring", "_said", "_text", "_until")
@@ -95,10 +98,10 @@ class Shared:
         self._until = 0.0
         self._text = b""
 
-    def text(self, now: float) -> bytes:
-        """The assertion as it counts now."""
+    def text(self, request_id: str, now: float) -> bytes:
+        """The assertion as it counts now, of this request if none counts yet."""
         if not (self._until - REUSED_S <= now < self._until and self._ring is self._keys.keys):
             self._ring = self._keys.keys
-            self._text = signed(self._keys, self._said, "", now)
+            self._text = signed(self._keys, self._said, request_id, now)
             self._until = now + REUSED_S
         return self._text

@@ -65,8 +65,8 @@ class Target:
     transport: Callable[[], UpstreamTransport]
     socket: Callable[[Opening, SocketLimits], Awaitable[UpstreamSocket]] | None = None
     """How a WebSocket to it is opened; None: never."""
-    shares_assertion: bool = False
-    """Whether it is told of no single request in what is signed."""
+    signs_each: bool = False
+    """Whether reads, too, have an assertion of their own each."""
 
 
 class Hop:
@@ -185,10 +185,9 @@ class Hop:
     def identity(self, passage: Passage, now: float) -> list[tuple[bytes, bytes]]:
         """What an upstream is told of a caller: every header on every request, maybe empty."""
         request_id = passage.request_id
-        told_id = "" if self.shares(passage.upstream.name) else request_id
         return [
             *_caller(passage.subject),
-            (assertion.HEADER, self.signed(self.wording(passage), told_id, now)),
+            (assertion.HEADER, self.signed(self.wording(passage), request_id, now)),
             (delegation.HEADER, self.delegated(passage, now)),
             (b"x-request-id", request_id.encode("ascii")),
             (b"traceparent", passage.traceparent),
@@ -208,13 +207,14 @@ class Hop:
             passage.raw_path.decode("ascii"),
         )
 
-    def shares(self, upstream: str) -> bool:
-        """Whether requests to an upstream share an assertion; not without its settings."""
-        target = self._targets.get(upstream)
-        return target is not None and target.shares_assertion
+    def shares(self, passage: Passage) -> bool:
+        """Whether requests like this one may share an assertion: reads, of an upstream whose
+        settings do not forbid it."""
+        target = self._targets.get(passage.upstream.name)
+        return passage.method in assertion.READS and target is not None and not target.signs_each
 
     def shared(self, passage: Passage) -> assertion.Shared:
-        """The assertion that requests like this one share."""
+        """The assertion that reads like this one share."""
         return assertion.Shared(self._keys, self.wording(passage))
 
     def signed(self, said: assertion.Wording, request_id: str, now: float) -> bytes:
@@ -251,10 +251,12 @@ class Identity:
     def lines(self, request_id: str, traceparent: bytes, now: float) -> bytes:
         """The header lines of one request."""
         hop, passage = self._hop, self.passage
-        shares = hop.shares(passage.upstream.name)
+        shares = hop.shares(passage)
         return _IDENTITY % (
             self._before,
-            self._shared.text(now) if shares else hop.signed(self._said, request_id, now),
+            self._shared.text(request_id, now)
+            if shares
+            else hop.signed(self._said, request_id, now),
             hop.delegated(passage, now),
             request_id.encode("ascii"),
             traceparent,

@@ -78,15 +78,15 @@ class UpstreamSettings(Section):
     upstream. ``ca_file``: PEM of the authorities that their certificates must come from,
     instead of the system's own. ``total_ms`` ends streams and large bodies, too.
 
-    ``assertion``: signed for each ``request``, or ``shared`` for seconds by all requests of one
-    caller for one target, without a request id: a signature is a third of what a hop costs.
+    ``assertion``: the ``reads`` (GET, HEAD) of one caller for one target may share one for 20 s, or
+    ``each`` request has its own: a signature is a third of what a hop costs.
     """
 
     address: Origin
     further_addresses: list[Origin] = Field(default_factory=list)
     ca_file: FilePath | None = None
     client: Literal["pool", "aiohttp"] = "pool"
-    assertion: Literal["request", "shared"] = "request"
+    assertion: Literal["reads", "each"] = "reads"
     balance: Literal["round_robin", "least_requests"] = "round_robin"
     connections_max: Count = 64
     """Exchanges at once with one process, for each audience profile."""

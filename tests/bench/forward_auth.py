@@ -38,11 +38,16 @@ def run(out: Console, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch, contextlib.ExitStack() as stack:
         folder = Path(scratch)
         behind = stack.enter_context(upstream(folder, {proxy.SMALL: b"x" * 1024}))
-        sharing = stack.enter_context(
-            proxy.gateway(folder, behind, issuers, trusted=PEERS, upstream=proxy.SHARED)
-        )
+        sharing = stack.enter_context(proxy.gateway(folder, behind, issuers, trusted=PEERS))
         signing = stack.enter_context(
-            proxy.gateway(folder / "each", behind, issuers, trusted=PEERS, name=proxy.EACH)
+            proxy.gateway(
+                folder / "each",
+                behind,
+                issuers,
+                trusted=PEERS,
+                upstream=proxy.SIGNED,
+                name=proxy.EACH,
+            )
         )
         fronts = [
             (stack.enter_context(_front(kind, folder / kind.name, sharing, behind)), sharing)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -154,7 +156,8 @@ def test_key_that_cannot_sign_is_told_in_the_ordinary_way(
 ) -> None:
     """No connection breaks: the proxy hears a 500, from which it refuses."""
     forget(deciding)
-    raw = asked("nginx", "/portal/customer/x", [], token=deciding.issuers.token("customer"))
+    token = deciding.issuers.token("customer")
+    raw = asked("nginx", "/portal/customer/x", [], method="POST", token=token)
     with Caller(deciding, source=ADDRESSES["nginx"]) as caller:
         for _ in range(2):
             assert caller.ask(raw).startswith(b"HTTP/1.1 200")
@@ -179,3 +182,17 @@ def test_policy_that_narrows_decides_the_next_request(
             assert caller.ask(raw).startswith(b"HTTP/1.1 403")
         finally:
             enforce(deciding, deciding.snapshot)
+
+
+def test_decisions_over_reads_share_an_assertion_and_others_have_their_own(deciding: Stage) -> None:
+    forget(deciding)
+    token = deciding.issuers.token("customer")
+    signed: dict[str, list[bytes]] = {}
+    for method in ("GET", "HEAD", "POST"):
+        raw = asked("nginx", "/portal/customer/x", [], method=method, token=token)
+        with Caller(deciding, source=ADDRESSES["nginx"]) as caller:
+            answers = [caller.ask(raw) for _ in range(4)]
+        found = [re.findall(rb"x-gateway-assertion: ([^\r]+)\r\n", one)[0] for one in answers]
+        signed[method] = found[1:]  # the first is told in the ordinary way
+    assert [len(set(signed[method])) for method in ("GET", "HEAD", "POST")] == [1, 1, 3]
+    assert not set(signed["GET"]) & set(signed["HEAD"])

@@ -1,5 +1,5 @@
-"""An assertion that requests share: for one caller and target, for seconds, where an upstream's
-settings say so; without them each request has its own."""
+"""An assertion that reads share: for one caller and target, for seconds, where no upstream's
+settings forbid it; what is no read always has its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.authn.own_keys import OwnKeys
 from gateway.compose.upstreams import targets
 from gateway.relay.assertion import LIFE_S, REUSED_S, Shared, wording
 from gateway.settings.model import UpstreamSettings
-from tests.gateway.fastpath.asking import Caller, forget, head
+from tests.gateway.fastpath.asking import PATH, Caller, forget, head
 from tests.gateway.stage import Stage
 
 SAID = wording("gateway.test", "urn:portal", "s.1", "customer", "customer", "d", "GET", "/x")
@@ -39,30 +39,33 @@ def believed(keys: OwnKeys, text: bytes, now: float) -> verifier.Caller:
 
 @given(moments=st.lists(st.floats(NOW - 200, NOW + 200, allow_nan=False), min_size=1, max_size=12))
 def test_whoever_gets_it_can_believe_it_for_two_thirds_of_its_life(moments: list[float]) -> None:
-    """Whatever the clock does meanwhile; it names no request."""
+    """Whatever the clock does meanwhile; it names one of those who got it, the first."""
     keys = OwnKeys.generate()
     shared = Shared(keys, SAID)
-    for now in moments:
-        caller = believed(keys, shared.text(now), now)
-        assert (caller.subject_id, caller.request_id) == ("s.1", "")
+    named: dict[bytes, str] = {}
+    for number, now in enumerate(moments):
+        text = shared.text(f"r-{number}", now)
+        caller = believed(keys, text, now)
+        assert caller.subject_id == "s.1"
+        assert caller.request_id == named.setdefault(text, f"r-{number}")
         assert now + LIFE_S - REUSED_S - 1 <= caller.expires_at <= now + LIFE_S
 
 
 def test_it_is_signed_once_in_its_time_and_anew_by_another_ring() -> None:
     keys = OwnKeys.generate()
     shared = Shared(keys, SAID)
-    first = shared.text(NOW)
-    assert shared.text(NOW + REUSED_S - 0.1) == first
-    assert shared.text(NOW + REUSED_S) != first
+    first = shared.text("r-1", NOW)
+    assert shared.text("r-2", NOW + REUSED_S - 0.1) == first
+    assert shared.text("r-2", NOW + REUSED_S) != first
     keys.replace([RingKey.fresh()])
-    assert believed(keys, shared.text(NOW + REUSED_S + 0.1), NOW + REUSED_S)
+    assert believed(keys, shared.text("r-3", NOW + REUSED_S + 0.1), NOW + REUSED_S)
 
 
 @pytest.fixture
-def sharing(stage: Stage) -> Iterator[Stage]:
-    """The stage, with a portal whose requests share an assertion."""
+def strict(stage: Stage) -> Iterator[Stage]:
+    """The stage, with a portal whose requests have an assertion each."""
     was = stage.hop._targets
-    there = replace(was["customer-portal"], shares_assertion=True)
+    there = replace(was["customer-portal"], signs_each=True)
     forget(stage)
     stage.hop._targets = {**was, "customer-portal": there}
     try:
@@ -81,43 +84,72 @@ def assertions(stage: Stage, *asked: bytes) -> list[bytes]:
     return [_ASSERTION.findall(one)[0] for one in stage.upstream.requests]
 
 
-def test_requests_of_one_caller_for_one_target_share_it(sharing: Stage) -> None:
+def post(stage: Stage) -> bytes:
+    """What `head` asks, as a POST."""
+    return head(stage, PATH, "Content-Length: 0").replace(b"GET", b"POST", 1)
+
+
+def test_reads_of_one_caller_for_one_target_share_it(stage: Stage) -> None:
     """The first comes the ordinary way, which knows nobody; the others are known."""
-    _, second, third = assertions(sharing, *[head(sharing)] * 3)
+    forget(stage)
+    _, second, third = assertions(stage, *[head(stage)] * 3)
     assert second == third
 
 
-def test_nobody_else_and_no_other_target_shares_it(sharing: Stage) -> None:
-    mine, elsewhere = head(sharing), head(sharing, "/portal/customer/y")
-    another = head(sharing, token=sharing.issuers.token("customer", sub="somebody-else"))
-    found = assertions(sharing, mine, mine, another, another, elsewhere, elsewhere, mine)
+def test_nobody_else_and_no_other_target_shares_it(stage: Stage) -> None:
+    forget(stage)
+    mine, elsewhere = head(stage), head(stage, "/portal/customer/y")
+    another = head(stage, token=stage.issuers.token("customer", sub="somebody-else"))
+    found = assertions(stage, mine, mine, another, another, elsewhere, elsewhere, mine)
     assert found[-1] == found[1]
     assert len({found[1], found[3], found[5]}) == 3
 
 
-def test_both_ways_name_no_request_in_it(sharing: Stage) -> None:
-    for text in assertions(sharing, *[head(sharing)] * 2):
-        caller = verifier.verify(
-            {verifier.HEADER: text.decode()},
-            "GET",
-            "/portal/customer/x",
-            audience="urn:portal:customer",
-            keys=verifier.Keys(document=sharing.keys.jwks()),
-            issuer=sharing.hop._gateway_id,
-        )
-        assert caller.request_id == ""
-
-
-def test_without_the_setting_each_request_has_its_own(stage: Stage) -> None:
+def test_what_is_no_read_has_its_own_each(stage: Stage) -> None:
     forget(stage)
-    assert len(set(assertions(stage, *[head(stage)] * 4))) == 4
+    assert len(set(assertions(stage, *[post(stage)] * 4))) == 4
 
 
-def test_settings_of_an_upstream_say_whether_its_requests_share_one() -> None:
+def test_each_request_has_its_own_where_the_upstream_asks_for_it(strict: Stage) -> None:
+    """It names that very request, as `verify` can demand."""
+    assert len(set(assertions(strict, *[head(strict)] * 4))) == 4
+    for request in strict.upstream.requests:
+        named = re.findall(rb"x-request-id: ([^\r]+)\r\n", request)[0].decode()
+        assert verified(strict, request, request_id=named).request_id == named
+
+
+def test_a_shared_one_is_refused_by_a_portal_that_demands_its_own(stage: Stage) -> None:
+    """It names the read that was signed, which the portal saw."""
+    forget(stage)
+    assertions(stage, *[head(stage)] * 3)
+    _, signed, later = stage.upstream.requests
+    first, last = (
+        re.findall(rb"x-request-id: ([^\r]+)", one)[0].decode() for one in (signed, later)
+    )
+    assert verified(stage, later).request_id == first
+    with pytest.raises(verifier.NotAsserted) as refused:
+        verified(stage, later, request_id=last)
+    assert refused.value.fault is verifier.Fault.WRONG_REQUEST
+
+
+def verified(stage: Stage, request: bytes, *, request_id: str | None = None) -> verifier.Caller:
+    """What the portal learns from a request that arrived."""
+    return verifier.verify(
+        {verifier.HEADER: _ASSERTION.findall(request)[0].decode()},
+        "GET",
+        PATH,
+        audience="urn:portal:customer",
+        keys=verifier.Keys(document=stage.keys.jwks()),
+        issuer=stage.hop._gateway_id,
+        request_id=request_id,
+    )
+
+
+def test_settings_of_an_upstream_say_whether_each_request_has_its_own() -> None:
     address = "http://127.0.0.1:9"
     made = {
-        "a": UpstreamSettings(address=address, assertion="shared"),
+        "a": UpstreamSettings(address=address, assertion="each"),
         "b": UpstreamSettings(address=address),
     }
     found = targets(made, known=("a", "b"))
-    assert (found["a"].shares_assertion, found["b"].shares_assertion) == (True, False)
+    assert (found["a"].signs_each, found["b"].signs_each) == (True, False)
