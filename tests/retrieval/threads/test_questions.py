@@ -35,7 +35,13 @@ def _used(
         async with stage(database, sidecar, snapshot, embedder=embedder) as served:
             await served.worker.drain()
             own = await use(served, who, questions(name))
-            return own, await use(served, who, off_topic(shared_data, every=every))
+            all_ = await use(served, who, off_topic(shared_data, every=every))
+            # `-rP` shows it
+            print(
+                f"{name}: {own.hits} of {own.asked} questions hit, {own.wrong} of them wrong; "
+                f"{all_.hits - own.hits} of {all_.asked - own.asked} off-topic ones did"
+            )
+            return own, all_
 
     return asyncio.run(run())
 
