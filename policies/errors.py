@@ -9,6 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
+
+_CAUSES: Final = frozenset(
+    {
+        "bad_yaml",
+        "byte_order_mark",
+        "carriage_returns",
+        "control_character",
+        "empty_file",
+        "file_too_large",
+        "missing_file",
+        "no_rules",
+        "not_utf8",
+        "unreadable",
+    }
+)
+"""A file that cannot be read makes faults in others, which look for its words: told first."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,10 +53,11 @@ class PolicyError(Exception):
 
 
 class InvalidPolicy(PolicyError):
-    """The folder cannot become a snapshot; ``faults`` lists every reason, sorted."""
+    """The folder cannot become a snapshot; ``faults`` lists every reason, files that cannot be
+    read first, then by place."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(sorted(set(faults)))
+        self.faults = tuple(sorted(set(faults), key=lambda one: (one.code not in _CAUSES, one)))
         super().__init__("\n".join(map(str, self.faults)))
 
 

@@ -136,6 +136,17 @@ def test_every_fault_of_every_file_is_told_at_once(edit: Edit, faults: Refused) 
     assert list(found) == sorted(found)
 
 
+@pytest.mark.parametrize("content", ["", "issuers:\n\tidp:staff: {}\n"])
+def test_a_file_that_cannot_be_read_is_told_before_what_follows_from_it(
+    folder: Path, faults: Refused, content: str
+) -> None:
+    (folder / "rules/issuers.yaml").write_text(content)
+    found = faults()
+    assert found[0].file == "rules/issuers.yaml"
+    assert found[0].code in ("empty_file", "control_character")
+    assert {f.file for f in found} > {"rules/issuers.yaml", "rules/audience.csv"}
+
+
 def test_an_unknown_word_is_shown_with_place_and_nearest_known(edit: Edit, faults: Refused) -> None:
     edit(CSV, "p, U-CUS-1, customer, public,", "p, U-CUS-1, customer, publik,")
     (fault,) = faults()
