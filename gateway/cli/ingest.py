@@ -19,8 +19,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,7 +34,7 @@ from gateway.cli.failure import Exit, Failure, flat, of_policy
 from gateway.cli.terminal import errors, plain
 from gateway.compose.stores import attached
 from gateway.settings import Settings
-from policies.errors import PolicyError
+from policies.errors import InvalidPolicy, PolicyError
 from policies.mapping import IngestMapping
 from policies.snapshot import DEFAULT_FOLDER, Snapshot
 from policies.snapshot import load as load_policy
@@ -216,6 +217,23 @@ def _policy_and_mapping(settings: Settings, named: str) -> tuple[Snapshot, Inges
         raise of_policy(error, folder) from error
 
 
+def _with(folder: Path, overlay: Path, file: Path) -> Mapping[str, IngestMapping]:
+    """All mappings with the one in the overlay. Its faults are those of the file that was named,
+    not of a place in the policy folder, where it does not lie. Raises: Failure, PolicyError."""
+    try:
+        return load_policy(folder, overlay).mappings
+    except InvalidPolicy as error:
+        laid = f"mappings/{file.with_suffix('.yaml').name}"
+        told = [one for one in error.faults if one.file == laid]
+        if len(told) != len(error.faults):
+            raise
+        failure = of_policy(error, folder)
+        failure.lines = tuple(
+            f"mapping_invalid: {replace(one, file=os.fspath(file))}" for one in told
+        )
+        raise failure from error
+
+
 def _from_file(folder: Path, snapshot: Snapshot, file: Path) -> IngestMapping:
     """The mapping in a file, checked together with the policy that it is meant for."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -225,11 +243,14 @@ def _from_file(folder: Path, snapshot: Snapshot, file: Path) -> IngestMapping:
             shutil.copyfile(file, overlay / "mappings" / file.with_suffix(".yaml").name)
         except OSError as error:
             raise Failure(Exit.USAGE, "no_mapping", flat(error), "name a readable file") from error
-        mappings = load_policy(folder, overlay).mappings
+        mappings = _with(folder, overlay, file)
     added = [one for name, one in mappings.items() if snapshot.mappings.get(name) != one]
     if len(added) == 1:
-        text = f"gateway: note: mapping `{added[0].name}` is not part of the policy `{folder}`"
-        print(text, file=sys.stderr)
+        print(
+            f"gateway: note: mapping `{added[0].name}` is not part of the policy `{folder}`,"
+            " so no reviewer has seen what it opens; copy it into its `mappings/`",
+            file=sys.stderr,
+        )
         return added[0]
     # an equal copy of one that the policy has
     name = file.with_suffix("").name

@@ -231,7 +231,7 @@ def _one(connection: Connection, ident: UUID) -> dict[str, Any]:
 
 
 def _listed(one: Mapping[str, Any]) -> tuple[str, ...]:
-    opens = ", ".join(one["gains_now"] or one["gained"])
+    opens = ", ".join(one["gains_now"] or one["gained"]) or "nobody"
     state = "in effect" if one["in_effect"] else one["state"]
     return str(one["id"]), one["address"], opens, one["author"], _plain(one["expires_at"]), state
 

@@ -75,8 +75,8 @@ def diff(
     )
     permitted(live, options)
     with ExitStack() as stack:
-        before = _read(stack, old, folder, overlay)
-        after = _read(stack, new or os.fspath(folder), folder, new_overlay or overlay)
+        before = read_side(stack, old, folder, overlay)
+        after = read_side(stack, new or os.fspath(folder), folder, new_overlay or overlay)
         report = diff_policies(before, after)
         if live is not Live.NONE:
             report = replace(report, live=numbers(live, before, after, options))
@@ -84,13 +84,13 @@ def diff(
     return _ENDS[report.direction]
 
 
-def _read(stack: ExitStack, side: str, folder: Path, overlay: Path | None) -> Reading:
+def read_side(stack: ExitStack, side: str, folder: Path, overlay: Path | None) -> Reading:
     """One side, proven. Raises: Failure, with code 2 for a side that is not there."""
     try:
         clone, path = (folder, "") if revisions.is_folder(side) else revisions.located(folder)
         place = stack.enter_context(revisions.opened(side, clone, path))
     except NoRevision as error:
-        remedy = "name a folder, or a revision of the clone that holds --folder"
+        remedy = f"name a folder, or a revision of the clone that holds `{folder}`"
         raise Failure(Exit.USAGE, "no_revision", flat(error), remedy) from error
     try:
         return read(place, overlay)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from gateway.cli.failure import Exit, Failure, of_policy
+from gateway.cli.policy_diff import read_side
 from gateway.cli.policy_report import Format, FormatOption, Verdict, put
 from gateway.decisions.reader import InvalidRecord, read_records
 from gateway.shadow.replay import Replayed
@@ -53,8 +54,12 @@ def replay(
     ],
     candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A policy folder.")],
     base: Annotated[
-        Path | None,
-        typer.Option("--base", metavar="DIR", help="The policy that made the records."),
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="OLD",
+            help="The policy that made the records: a folder, or a git revision.",
+        ),
     ] = None,
     overlay: Annotated[
         Path | None, typer.Option("--overlay", metavar="DIR", help="Laid over both folders.")
@@ -67,7 +72,7 @@ def replay(
     With --base the rules behind units are named, and records that it does not reproduce are told.
     """
     new = _read(candidate, overlay)
-    old = _read(base, overlay) if base is not None else None
+    old = _base(base, candidate, overlay) if base is not None else None
     with _lines(records) as lines:
         counted = _Counted(lines)
         try:
@@ -152,6 +157,12 @@ def _read(folder: Path, overlay: Path | None) -> Reading:
         return read(folder, overlay)
     except PolicyError as error:
         raise of_policy(error, folder) from error
+
+
+def _base(side: str, candidate: Path, overlay: Path | None) -> Reading:
+    """The folder, or the candidate's own folder at a revision, as in ``policy diff``."""
+    with ExitStack() as stack:
+        return read_side(stack, side, candidate, overlay)
 
 
 @contextmanager

@@ -95,6 +95,19 @@ def test_invalid_policy_at_start_is_exit_three_with_every_fault(
     assert not state.exists()
 
 
+def test_a_fault_of_a_mapping_file_is_told_at_the_file_that_was_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is read as if it lay in the policy folder, where nobody would find it."""
+    file = tmp_path / "handbook.yaml"
+    file.write_text("name: handbook\nfields:\n\treaders: {}\n")
+    (tmp_path / "none.jsonl").write_text("")
+    assert run(["ingest", str(tmp_path / "none.jsonl"), "--mapping", str(file)]) == 3
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(f"gateway: error: mapping_invalid: {file}:3:1: control_character: ")
+    assert all(f" {file}" in line for line in lines)
+
+
 def test_store_that_does_not_answer_is_exit_four() -> None:
     """Postgres down at the start: said at once, with what to do."""
     line = one_line(

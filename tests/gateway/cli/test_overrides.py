@@ -73,6 +73,19 @@ def test_an_override_is_asked_for_approved_shown_and_revoked(ask: Ask) -> None:
     assert ask("overrides", "list")[1] == "no overrides\n"
 
 
+def test_an_override_that_opens_to_nobody_says_so_wherever_it_is_told(
+    ask: Ask, tmp_path: Path
+) -> None:
+    """What is approved and not published is read by none but employees, who had it before."""
+    approved = RECORD | {"address": "handbook/shed", "readiness": "approved"}
+    (tmp_path / "shed.jsonl").write_text(json.dumps(approved) + "\n")
+    assert ask("ingest", str(tmp_path / "shed.jsonl"), "--mapping", "native")[0] == 0
+    code, out, _ = ask("overrides", "ask", "handbook/shed", *ASK[2:])
+    assert (code, "would open to nobody" in out) == (0, True)
+    titles, row = ask("overrides", "list")[1].splitlines()
+    assert row[titles.index("opens to") :].startswith("nobody ")
+
+
 def test_an_address_that_reads_like_the_id_of_another_unit_is_not_guessed_at(
     ask: Ask, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.gateway.shadow.made import (
     line_of,
     request,
 )
+from tests.policies.review.test_revisions import git
 
 BASE = str(DEFAULT_FOLDER)
 
@@ -62,6 +64,22 @@ def test_the_same_policy_ends_with_0_and_the_opposite_edit_with_20(
     back = tmp_path / "back.jsonl"
     back.write_text(line_of(request(load(Path(narrower)), kept)))
     assert run(["policy", "replay", str(back), BASE, "--base", narrower]) == 20
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_base_may_be_a_revision_of_the_clone_that_holds_the_candidate(
+    tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(tmp_path / "clone")
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "one")
+    file, old, new = EMPLOYEES_READ_NO_DRAFTS
+    (folder / file).write_text((folder / file).read_text().replace(old, new))
+    assert run(["policy", "replay", str(log), str(folder), "--base", "HEAD"]) == 10
+    assert "2x unit employee: U-EMP-1 -> no rule" in capsys.readouterr().out
+    assert run(["policy", "replay", str(log), str(folder), "--base", "no-such"]) == 2
+    assert "no_revision" in capsys.readouterr().err
 
 
 def test_a_caller_who_would_move_counts_as_widening(tmp_path: Path, log: Path) -> None:
