@@ -9,7 +9,7 @@ is not known is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -57,7 +57,9 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # the library is n
         query: str,
         *,
         run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002 - the library's own name
+        **unknown: object,
     ) -> list[Document]:
+        _refuse(unknown)
         return [_document(one) for one in self._gateway.retrieve(query)]
 
     async def _aget_relevant_documents(
@@ -65,8 +67,16 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # the library is n
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002 - the library's own name
+        **unknown: object,
     ) -> list[Document]:
+        _refuse(unknown)
         return [_document(one) for one in await self._gateway.aretrieve(query)]
+
+
+def _refuse(unknown: Mapping[str, object]) -> None:
+    # without a place for them the library drops them, and who passed a filter believes in it
+    if unknown:
+        raise TypeError(f"the gateway takes no {', '.join(sorted(unknown))}")
 
 
 def _document(passage: Passage) -> Document:

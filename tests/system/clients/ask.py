@@ -29,6 +29,16 @@ def by_langchain(url: str, token: Callable[[], str], query: str) -> list[Found]:
         raise AssertionError("a filter was taken")
     retriever = GatewayRetriever(url=url, token=token)
     assert token() not in repr(retriever)
+    filtered: tuple[Callable[[], object], ...] = (
+        lambda: retriever.invoke(query, filter={"visibility": "public"}),
+        lambda: asyncio.run(retriever.ainvoke(query, filter={"visibility": "public"})),
+    )
+    for asked in filtered:
+        try:
+            asked()
+        except TypeError:
+            continue
+        raise AssertionError("a filter was passed over")
 
     def plain(documents: list[Document]) -> Found:
         return [
