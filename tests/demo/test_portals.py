@@ -107,6 +107,15 @@ def test_a_request_with_the_gateways_assertion_gets_the_page(portal: str, sign: 
     assert "You are here as customer" in answer.text
 
 
+def test_the_index_of_a_portal_is_the_same_page(portal: str, sign: Sign) -> None:
+    """Who shortens the address in the browser's bar is still there."""
+    index = PORTAL.path.removesuffix("ask")
+    with httpx.Client(trust_env=False) as http:
+        header = {"x-gateway-assertion": sign(path=index)}
+        assert "You are here as customer" in http.get(f"{portal}{index}", headers=header).text
+        assert http.get(f"{portal}{index}").status_code == 403
+
+
 def test_a_request_that_did_not_come_through_the_gateway_is_refused(portal: str) -> None:
     assert get(portal).status_code == 403
     assert get(portal, ("x-gateway-subject", "s.1")).status_code == 403

@@ -86,4 +86,5 @@ def application(portal: Portal, doorkeeper: Doorkeeper, backend: Backend) -> Sta
             },
         )
 
-    return Starlette(routes=[Route(portal.path, ask, methods=["GET"])])
+    index = portal.path.removesuffix("ask")
+    return Starlette(routes=[Route(path, ask, methods=["GET"]) for path in (portal.path, index)])
