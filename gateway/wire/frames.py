@@ -40,8 +40,8 @@ CONTROL_BYTES_MAX: Final = 125
 FRAMES_AT_ONCE: Final = 1_000
 """A read of the loop may bring 40,000 empty frames, which would keep everybody waiting."""
 _TURN: Final = range(FRAMES_AT_ONCE)
-_WHOLES: Final = (WHOLE_TEXT, WHOLE_BINARY)
-_MASKED: Final = 0x80
+WHOLES: Final = (WHOLE_TEXT, WHOLE_BINARY)
+MASKED: Final = 0x80
 _RESERVED: Final = 0x70
 _KEY_BYTES: Final = 4
 _SHORT: Final = struct.Struct("!BB").pack
@@ -64,10 +64,11 @@ class Reader:
     way round. ``message(frame, size)`` takes each whole message as the one frame that the other
     side is to get, and the bytes of its payload; ``control(opcode, payload)`` takes the rest.
     Held is one unfinished message, at most ``message_bytes`` and what one read brought.
+    ``is_calm``: nothing is held or over, the next byte begins a message.
     """
 
-    __slots__ = ("_control", "_held", "_key_bytes", "_left", "_mark", "_message", "_most", "_need",
-                 "_opcode", "_over", "_whole")  # fmt: skip
+    __slots__ = ("_control", "_held", "_key_bytes", "_left", "_mark", "_message", "_need",
+                 "_opcode", "_over", "_whole", "is_calm", "is_masked", "message_bytes")  # fmt: skip
 
     def __init__(
         self,
@@ -77,9 +78,10 @@ class Reader:
         message: Callable[[bytes, int], None],
         control: Callable[[int, bytes], None],
     ) -> None:
-        self._mark = _MASKED if masked else 0
+        self.is_masked = masked
+        self.message_bytes = self._left = message_bytes
+        self._mark = MASKED if masked else 0
         self._key_bytes = _KEY_BYTES if masked else 0
-        self._most = self._left = message_bytes
         self._message = message
         self._control = control
         self._held = bytearray()
@@ -87,10 +89,11 @@ class Reader:
         self._opcode = CONTINUED  # of the message that is unfinished
         self._whole = bytearray()  # one buffer: many small pieces would take many times their size
         self._over = False
+        self.is_calm = True
 
     def stop(self) -> None:
         """Read nothing more, not even what is here."""
-        self._over = True
+        self._over, self.is_calm = True, False
         self._held.clear()
 
     def feed(self, data: bytes) -> bool:
@@ -105,8 +108,6 @@ class Reader:
                 return False
             data = bytes(self._held)
             self._held.clear()
-        elif self._alone(data):
-            return False
         at, end, need, key_bytes, more = 0, len(data), 2, self._key_bytes, False
         for _ in _TURN:
             if end - at < 2 or self._over:
@@ -118,8 +119,8 @@ class Reader:
                     need = body - at
                     break
                 size = _shortest(data[at + 2 : body])
-            is_whole = first in _WHOLES
-            if not is_whole or self._opcode or size > self._most:
+            is_whole = first in WHOLES
+            if not is_whole or self._opcode or size > self.message_bytes:
                 self._check(first, size)
             start = body + key_bytes
             stop = start + size
@@ -141,30 +142,12 @@ class Reader:
         else:
             more = True
         if self._over or at == end:
+            self.is_calm = not (self._over or self._opcode)
             return False
+        self.is_calm = False
         self._held += data[at:]
         self._need = need
         return more
-
-    def _alone(self, data: bytes) -> bool:
-        """Pass on what is one short message and nothing else, as most reads are; False when it is
-        anything else, which ``feed`` looks at."""
-        end = len(data)
-        if end < 2 or data[0] not in _WHOLES or self._opcode or self._over:
-            return False
-        start, size = 2 + self._key_bytes, data[1] ^ self._mark
-        if size > CONTROL_BYTES_MAX or size > self._most or end != start + size:
-            return False
-        payload = data[start:]
-        if start == 2:
-            frame = data
-        else:
-            payload, key = apply_mask(payload, data[2:start]), _next_key()
-            frame = data[:2] + key + apply_mask(payload, key)
-        if data[0] == WHOLE_TEXT and not payload.isascii():
-            payload.decode()
-        self._message(frame, size)
-        return True
 
     def _check(self, first: int, size: int) -> None:
         """Whether a frame with this first byte may stand here."""
@@ -188,7 +171,7 @@ class Reader:
         self._whole += payload
         if first & WHOLE:
             whole, first = bytes(self._whole), WHOLE | self._opcode
-            self._whole, self._opcode, self._left = bytearray(), CONTINUED, self._most
+            self._whole, self._opcode, self._left = bytearray(), CONTINUED, self.message_bytes
             if first == WHOLE_TEXT:
                 whole.decode()
             self._message((masked if self._key_bytes else unmasked)(first, whole), len(whole))
@@ -219,10 +202,10 @@ def unmasked(first: int, payload: bytes) -> bytes:
 
 def masked(first: int, payload: bytes) -> bytes:
     """The same as a client sends it."""
-    size, key = len(payload), _next_key()
+    size, key = len(payload), next_key()
     if size <= CONTROL_BYTES_MAX:
-        return _SHORT(first, size | _MASKED) + key + apply_mask(payload, key)
-    return b"".join((_long_head(first, size, _MASKED), key, apply_mask(payload, key)))
+        return _SHORT(first, size | MASKED) + key + apply_mask(payload, key)
+    return b"".join((_long_head(first, size, MASKED), key, apply_mask(payload, key)))
 
 
 def _long_head(first: int, size: int, mark: int) -> bytes:
@@ -239,4 +222,4 @@ def _fresh_keys() -> Iterator[bytes]:
             yield block[at : at + _KEY_BYTES]
 
 
-_next_key: Final = _fresh_keys().__next__
+next_key: Final = _fresh_keys().__next__

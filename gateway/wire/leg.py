@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from websockets.exceptions import ProtocolError
@@ -24,6 +25,7 @@ from websockets.frames import Close
 
 from gateway.wire import frames
 from gateway.wire.closing import BROKEN, LOST, NO_CODE, NOT_TEXT, TOO_BIG, Closed
+from gateway.wire.short import short_way
 
 HELD_BYTES_MAX: Final = 64 * 1024
 """What is held of a side that speaks before the other one is there."""
@@ -49,7 +51,6 @@ class Leg(asyncio.Protocol):
         "_loop",
         "_message_bytes",
         "_more",
-        "_open",
         "_other",
         "_owed",
         "_paused",
@@ -61,13 +62,18 @@ class Leg(asyncio.Protocol):
         "_transport",
         "_turn",
         "_unanswered",
-        "_write",
+        "data_received",
         "ended",
+        "is_open",
         "lost",
         "messages",
         "sent_bytes",
         "stalled",
+        "write",
     )
+
+    data_received: Callable[[bytes], None]  # type: ignore[assignment]  # another one once joined
+    write: Callable[[bytes], None]
 
     def __init__(
         self,
@@ -91,7 +97,7 @@ class Leg(asyncio.Protocol):
         self._other: Leg | None = None
         self._reader: frames.Reader | None = None
         self._early = bytearray()
-        self._open = False  # connected, and no close was sent
+        self.is_open = False  # connected, and no close was sent
         self._paused = self._more = False
         self._turn: asyncio.Handle | None = None
         self._stall: asyncio.TimerHandle | None = None
@@ -99,14 +105,15 @@ class Leg(asyncio.Protocol):
         self._ping: asyncio.TimerHandle | None = None
         self._unanswered = False
         self._owed: bytes | None = None
+        self.data_received = self._received
 
     def take(self, transport: asyncio.Transport, early: bytes = b"") -> None:
         """Take a connection over, with what was read of it behind the handshake."""
         self._transport = transport
-        self._write = transport.write
-        self._open = True
+        self.write = transport.write
+        self.is_open = True
         transport.set_protocol(self)
-        self.data_received(early)
+        self._received(early)
 
     # --- for the relay ----------------------------------------------------------------------
 
@@ -118,10 +125,10 @@ class Leg(asyncio.Protocol):
 
     def say(self, frame: bytes, size: int) -> None:
         """Pass a message of so many bytes on; nothing once this leg is closed."""
-        if self._open:
+        if self.is_open:
             self.messages += 1
             self.sent_bytes += size
-            self._write(frame)
+            self.write(frame)
 
     async def drained(self) -> None:
         """Return when what was passed on is taken but for little, or the leg is lost."""
@@ -130,10 +137,10 @@ class Leg(asyncio.Protocol):
 
     def tell(self, end: Closed) -> None:
         """Say how it ends, as the last word; nothing is passed on any more."""
-        if self._open and not self._transport.is_closing():
+        if self.is_open and not self._transport.is_closing():
             payload = b"" if end.code == NO_CODE else Close(end.code, end.reason).serialize()
-            self._write(self._framed(frames.WHOLE | frames.CLOSE, payload))
-        self._open = False
+            self.write(self._framed(frames.WHOLE | frames.CLOSE, payload))
+        self.is_open = False
         self._go_on()  # the answer stands behind messages that nobody wants any more
 
     async def gone(self) -> None:
@@ -158,7 +165,7 @@ class Leg(asyncio.Protocol):
 
     # --- asyncio ----------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:
+    def _received(self, data: bytes) -> None:
         if self._reader is None:
             self._early += data
             if len(self._early) > HELD_BYTES_MAX:
@@ -178,7 +185,7 @@ class Leg(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        self._open = False
+        self.is_open = False
         self._stop()
         self.finish(Closed(LOST))
         if self._ping is not None:
@@ -217,9 +224,11 @@ class Leg(asyncio.Protocol):
             control=self._control,
         )
         self._ping = self._loop.call_later(self._ping_s, self._beat)
+        self.data_received = short_way(self._reader, other, self._received)
+        self._transport.set_protocol(self)  # the loop keeps the method that it found
         early, self._early = bytes(self._early), bytearray()
         self._go_on()
-        self.data_received(early)
+        self._received(early)
 
     def _control(self, opcode: int, payload: bytes) -> None:
         if opcode == frames.CLOSE:
@@ -228,8 +237,8 @@ class Leg(asyncio.Protocol):
             self._unanswered = False
         elif self._drained is not None:
             self._owed = payload
-        elif self._open:
-            self._write(self._framed(frames.WHOLE | frames.PONG, payload))
+        elif self.is_open:
+            self.write(self._framed(frames.WHOLE | frames.PONG, payload))
 
     def _closed(self, payload: bytes) -> None:
         """A close: answered, and the end of what is read."""
@@ -252,14 +261,14 @@ class Leg(asyncio.Protocol):
             self.leave()
 
     def _beat(self) -> None:
-        if not self._open or self.ended.done():
+        if not self.is_open or self.ended.done():
             return
         if not self._paused:
             if self._unanswered:
                 self.abort()
                 return
             self._unanswered = True
-            self._write(self._framed(frames.WHOLE | frames.PING, b""))
+            self.write(self._framed(frames.WHOLE | frames.PING, b""))
         self._ping = self._loop.call_later(self._ping_s, self._beat)
 
     # --- ends and pauses --------------------------------------------------------------------
@@ -295,9 +304,9 @@ class Leg(asyncio.Protocol):
     def _further(self) -> None:
         """Read the next of many frames, unless the other side is held up: then it calls."""
         self._turn = None
-        if self._open and self._other is not None and self._other._drained is not None:
+        if self.is_open and self._other is not None and self._other._drained is not None:
             return
         self._more = False
-        self.data_received(b"")
+        self._received(b"")
         if not self._more:
             self._go_on()

@@ -21,6 +21,7 @@ from websockets.uri import WebSocketURI
 from gateway.wire import frames
 from gateway.wire.closing import BROKEN, TOO_BIG
 from gateway.wire.frames import CONTROL_BYTES_MAX, Broken, Reader
+from gateway.wire.short import short_way
 
 MOST = 300
 MASKS = st.booleans()
@@ -35,7 +36,29 @@ class Taken:
         )
         self.found: list[tuple[int, bytes]] = []
         self.frames: list[bytes] = []
+        self.is_open = True
+        self.messages = self.sent_bytes = 0
+        self.write = self._short
+        self._take = short_way(self.reader, self, self._rest)
+        self._more = False
+        self._shorts: list[tuple[int, bytes]] = []
         self._judge = oracle(masked)
+
+    def take(self, data: bytes) -> bool:
+        """A read, taken as a leg takes it; whether there may be more in it."""
+        self._more = False
+        self._take(data)
+        return self._more
+
+    def _rest(self, data: bytes) -> None:
+        self._more = self.reader.feed(data)
+
+    def _short(self, frame: bytes, /) -> None:
+        """Counted before it is written."""
+        size = self.sent_bytes - sum(len(payload) for _, payload in self._shorts)
+        self.message(frame, size)
+        self._shorts.append(self.found[-1])
+        assert self.messages == len(self._shorts)
 
     def message(self, frame: bytes, size: int) -> None:
         self._judge.receive_data(frame)
@@ -105,7 +128,7 @@ def test_messages_are_the_same_however_they_are_cut(
     out, expected = written(said, mask=masked)
     taken = Taken(masked=masked)
     for piece in pieces(out, cuts):
-        taken.reader.feed(piece)
+        taken.take(piece)
     assert taken.found == expected
 
 
@@ -127,7 +150,7 @@ def test_any_bytes_are_read_as_another_reader_reads_them(
     broken = False
     for piece in pieces(raw, cuts):
         try:
-            taken.reader.feed(piece)
+            taken.take(piece)
         except (Broken, UnicodeDecodeError):
             broken = True
             break
@@ -190,44 +213,42 @@ def test_header_that_is_none_breaks_before_its_payload_comes(name: str, masked: 
     head, code = HEADS[name]
     taken = Taken(masked=masked)
     with pytest.raises(Broken) as broken:
-        taken.reader.feed(from_side(head, masked=masked))
+        taken.take(from_side(head, masked=masked))
     assert broken.value.close_code == code
     assert taken.found == []
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
 def test_mask_of_the_wrong_side_breaks(masked: bool) -> None:
-    """Section 5.1, also for control frames and empty ones."""
+    """Section 5.1, also for control frames and empty ones, and as long as one that is right."""
     for first in (0x81, 0x82, 0x89, 0x88):
         for size in (0, 1, 125, 126, 127):
-            with pytest.raises(Broken) as broken:
-                Taken(masked=masked).reader.feed(from_side(bytes((first, size)), masked=not masked))
-            assert broken.value.close_code == BROKEN
+            head = from_side(bytes((first, size)), masked=not masked)
+            for rest in (b"", bytes(size), bytes(4 + size)):
+                with pytest.raises(Broken) as broken:
+                    Taken(masked=masked).take(head + rest)
+                assert broken.value.close_code == BROKEN
 
 
 def test_fragments_together_are_bounded_and_control_frames_do_not_count() -> None:
     """The last one that is too much is refused by its header."""
     taken = Taken(masked=False)
-    taken.reader.feed(
-        b"\x02\x64" + bytes(100) + b"\x89\x7d" + bytes(125) + b"\x00\x64" + bytes(100)
-    )
+    taken.take(b"\x02\x64" + bytes(100) + b"\x89\x7d" + bytes(125) + b"\x00\x64" + bytes(100))
     with pytest.raises(Broken) as broken:
-        taken.reader.feed(b"\x80\x65")
+        taken.take(b"\x80\x65")
     assert broken.value.close_code == TOO_BIG
     again = Taken(masked=False)
-    again.reader.feed(
-        b"\x02\x64" + bytes(100) + b"\x00\x64" + bytes(100) + b"\x80\x64" + bytes(100)
-    )
-    again.reader.feed(b"\x82\x64" + bytes(100))
+    again.take(b"\x02\x64" + bytes(100) + b"\x00\x64" + bytes(100) + b"\x80\x64" + bytes(100))
+    again.take(b"\x82\x64" + bytes(100))
     assert again.found == [(Opcode.BINARY, bytes(300)), (Opcode.BINARY, bytes(100))]
 
 
 def test_message_inside_a_message_breaks() -> None:
     """Section 5.4."""
     taken = Taken(masked=False)
-    taken.reader.feed(b"\x01\x01a")
+    taken.take(b"\x01\x01a")
     with pytest.raises(Broken):
-        taken.reader.feed(b"\x81\x01b")
+        taken.take(b"\x81\x01b")
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xf4\x90\x80\x80"])
@@ -237,7 +258,7 @@ def test_text_that_is_no_utf8_is_passed_to_nobody(raw: bytes, fragmented: bool) 
     taken = Taken(masked=False)
     head = b"\x01\x01a\x80" if fragmented else b"\x81"
     with pytest.raises(UnicodeDecodeError):
-        taken.reader.feed(head + bytes((len(raw),)) + raw)
+        taken.take(head + bytes((len(raw),)) + raw)
     assert taken.found == []
 
 
@@ -246,7 +267,7 @@ def test_fragments_of_nothing_are_not_held() -> None:
     taken = Taken(masked=True)
     empty = b"\x80" + bytes(4)
     raw = b"\x01" + empty + (b"\x00" + empty) * 10_000
-    while taken.reader.feed(raw):
+    while taken.take(raw):
         raw = b""
     assert not taken.reader._whole
     assert not taken.reader._held
@@ -259,7 +280,7 @@ def test_fragments_take_the_memory_of_their_bytes() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        while taken.reader.feed(raw):
+        while taken.take(raw):
             raw = b""
         held = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -271,7 +292,7 @@ def test_whole_message_of_a_server_leaves_as_it_came() -> None:
     """Not one byte is made anew."""
     frame = b"\x81\x7e\x00\x80" + b"x" * 128
     taken = Taken(masked=False)
-    taken.reader.feed(frame)
+    taken.take(frame)
     assert taken.frames == [frame]
     assert taken.frames[0] is frame
 
@@ -281,7 +302,7 @@ def test_message_of_a_client_never_leaves_under_the_clients_key() -> None:
     frame = Frame(Opcode.BINARY, b"GET / HTTP/1.1").serialize(mask=True)
     taken = Taken(masked=True)
     for _ in range(2_000):
-        taken.reader.feed(frame)
+        taken.take(frame)
     keys = [made[2:6] for made in taken.frames]
     assert len(set(keys)) > 1_990
     assert keys.count(frame[2:6]) <= 2
@@ -302,7 +323,7 @@ def test_message_in_single_bytes_is_looked_at_once_more_and_no_oftener(
     taken = Taken(masked=True)
     frame = Frame(Opcode.BINARY, bytes(MOST)).serialize(mask=True)
     for at in range(len(frame)):
-        taken.reader.feed(frame[at : at + 1])
+        taken.take(frame[at : at + 1])
     assert taken.found == [(Opcode.BINARY, bytes(MOST))]
     assert len(looked) == 2
 
@@ -311,9 +332,41 @@ def test_nothing_is_read_after_a_stop_not_even_what_is_here() -> None:
     """What stands behind a close is nobody's, in the same read and in later ones."""
     taken = Taken(masked=False)
     for _ in range(2):
-        assert not taken.reader.feed(b"\x88\x00\x81\x01a\x81")
+        assert not taken.take(b"\x88\x00\x81\x01a\x81")
     assert taken.found == [(Opcode.CLOSE, b"")]
     assert not taken.reader._held
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
+@pytest.mark.parametrize("text", ["", "plain", "Tiếng Việt", "x" * CONTROL_BYTES_MAX])
+def test_short_message_that_comes_alone_never_meets_the_search(masked: bool, text: str) -> None:
+    """In either direction, in any language; one of 126 bytes does."""
+    taken = Taken(masked=masked)
+    taken.take(Frame(Opcode.TEXT, text.encode()).serialize(mask=masked))
+    assert taken.messages == 1
+    taken.take(Frame(Opcode.BINARY, bytes(CONTROL_BYTES_MAX + 1)).serialize(mask=masked))
+    assert (taken.messages, len(taken.found)) == (1, 2)
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
+def test_short_message_for_a_side_that_was_closed_is_nobodys(masked: bool) -> None:
+    taken = Taken(masked=masked)
+    taken.is_open = False
+    taken.take(Frame(Opcode.TEXT, b"late").serialize(mask=masked))
+    assert (taken.found, taken.messages, taken.sent_bytes) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
+def test_rest_of_a_message_that_looks_like_one_is_the_rest_of_it(masked: bool) -> None:
+    """A caller chooses what its bytes look like, and where they are cut."""
+    like_one = Frame(Opcode.TEXT, b"mine").serialize(mask=masked)
+    frame = b"\x82" + bytes((len(like_one) + 1,)) + b"-" + like_one
+    if masked:
+        frame = b"\x82" + bytes((0x80 | len(like_one) + 1,)) + bytes(4) + b"-" + like_one
+    taken = Taken(masked=masked)
+    for piece in (frame[: -len(like_one)], like_one):
+        taken.take(piece)
+    assert taken.found == [(Opcode.BINARY, b"-" + like_one)]
 
 
 @given(MASKS, st.integers(0, 20))
@@ -322,11 +375,11 @@ def test_short_message_that_comes_alone_is_bounded_too(masked: bool, size: int) 
     taken = Taken(masked=masked, most=10)
     raw = Frame(Opcode.BINARY, bytes(size)).serialize(mask=masked)
     if size <= 10:
-        taken.reader.feed(raw)
+        taken.take(raw)
         assert taken.found == [(int(Opcode.BINARY), bytes(size))]
         return
     with pytest.raises(Broken) as broken:
-        taken.reader.feed(raw)
+        taken.take(raw)
     assert (broken.value.close_code, taken.found) == (TOO_BIG, [])
 
 
@@ -334,5 +387,5 @@ def test_short_message_that_comes_alone_is_bounded_too(masked: bool, size: int) 
 def test_message_that_comes_alone_after_a_stop_is_not_read(masked: bool) -> None:
     taken = Taken(masked=masked)
     taken.reader.stop()
-    taken.reader.feed(Frame(Opcode.TEXT, b"late").serialize(mask=masked))
+    taken.take(Frame(Opcode.TEXT, b"late").serialize(mask=masked))
     assert taken.found == []

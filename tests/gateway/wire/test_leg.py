@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
+import uvloop
 
 from gateway.relay.duplex import By, Relayed, relay_messages
 from gateway.relay.stream import Truncated
@@ -49,8 +50,13 @@ class Two:
         return leg._transport.get_write_buffer_size()
 
 
-def play(scene: Callable[[Two], Awaitable[None]], *, joined: bool = True) -> None:
-    """Two legs over real connections, under a clock that does not wait."""
+def play(
+    scene: Callable[[Two], Awaitable[None]],
+    *,
+    joined: bool = True,
+    runs: Callable[[Coroutine[None, None, None]], object] = run,
+) -> None:
+    """Two legs over real connections, under a clock that does not wait (``runs``)."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -75,7 +81,7 @@ def play(scene: Callable[[Two], Awaitable[None]], *, joined: bool = True) -> Non
             one.close()
             other.close()
 
-    run(main())
+    runs(main())
 
 
 async def flood(two: Two, far: socket.socket, piece: bytes) -> None:
@@ -391,3 +397,26 @@ def test_caller_that_does_not_read_is_no_proper_end() -> None:
             await relaying
 
     play(scene, joined=False)
+
+
+def test_loop_of_the_gateway_asks_the_short_way_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps the method of a protocol that it once found, so it must be told of another."""
+    found: list[bytes] = []
+
+    def way(
+        _reader: object, _out: object, otherwise: Callable[[bytes], None]
+    ) -> Callable[[bytes], None]:
+        def take(data: bytes) -> None:
+            found.append(data)
+            otherwise(data)
+
+        return take
+
+    monkeypatch.setattr("gateway.wire.leg.short_way", way)
+
+    async def scene(two: Two) -> None:
+        await two.say(two.from_caller, EMPTY)
+        assert len(await two.hear(two.from_upstream, len(EMPTY))) == len(EMPTY)
+
+    play(scene, runs=uvloop.run)
+    assert EMPTY in found
