@@ -186,7 +186,10 @@ def _against(
     stores = reachable(settings)
     if stores is None:  # to start one would show a signer an empty database as what is active
         reason = "no database is set and no gateway runs here, so what is active is not known"
-        remedy = "name its folder by --base, or say --generation 1 for a first release"
+        remedy = (
+            "name its folder by --base, or say --generation for a first release: 1, or the next"
+            " after `gateway policy history`"
+        )
         raise Failure(Exit.USAGE, "no_base", reason, remedy)
     there = standing(stores, anchor.environment, signed=True)
     if anchor.signed:

@@ -123,7 +123,8 @@ def stage(connection: psycopg.Connection[Any], draft: Draft) -> int:
         generation = least if draft.generation is None else draft.generation
         if generation < least:
             raise ActivationRefused(
-                f"generation {generation} is not newer than {least - 1}; approve the folder anew",
+                f"generation {generation} is not newer than {least - 1};"
+                f" approve the folder anew, as generation {least}",
                 code="older_generation",
             )
         expected = base_for(active, draft.environment, signed=draft.jws is not None)

@@ -148,6 +148,7 @@ def test_numbers_only_grow(world: World) -> None:
     with world.login(POLICY) as connection, pytest.raises(ActivationRefused) as caught:
         stage(connection, signed("c", 7, (7, "b" * 64)))
     assert caught.value.code == "older_generation"
+    assert "as generation " in str(caught.value)
 
 
 def test_nothing_unsigned_and_nothing_of_elsewhere_follows_a_signed_release(world: World) -> None:
