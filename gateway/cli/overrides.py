@@ -132,14 +132,17 @@ def approve(
         in_force(connection, snapshot)
         found = _one(connection, _id(override))
         author, gains = person(snapshot, found["author"]), found["gains_now"]
+        profiles = gains or snapshot.vocabulary.profiles
         denied = [
             profile
-            for profile in gains
+            for profile in profiles
             if not decide(snapshot, profile, role, author=author, approver=approver).allowed
         ]
-        if denied:
+        # what opens to nobody may open something under the next policy: not without a decider
+        if denied and (gains or len(denied) == len(profiles)):
             who, remedy = why_denied(author, approver)
-            refusal = f"the policy lets no `{role}`{line(who)} open it to {', '.join(denied)}"
+            whom = ", ".join(denied) if gains else "anybody"
+            refusal = f"the policy lets no `{role}`{line(who)} open it to {whom}"
             raise Failure(Exit.REFUSED, "override_refused", refusal, remedy)
         values = [found["id"], approver, role, reason, snapshot.digest, gains]
         event = _call(connection, _APPROVE, values)

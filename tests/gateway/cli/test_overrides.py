@@ -86,6 +86,27 @@ def test_an_override_that_opens_to_nobody_says_so_wherever_it_is_told(
     assert row[titles.index("opens to") :].startswith("nobody ")
 
 
+def test_an_override_that_opens_to_nobody_yet_takes_somebody_who_may_decide(
+    ask: Ask, tmp_path: Path
+) -> None:
+    """The next policy may let somebody read it, and asks no approver then."""
+    approved = RECORD | {"address": "handbook/shed", "readiness": "approved"}
+    (tmp_path / "shed.jsonl").write_text(json.dumps(approved) + "\n")
+    ask("ingest", str(tmp_path / "shed.jsonl"), "--mapping", "native")
+    ask("overrides", "ask", "handbook/shed", *ASK[2:])
+    (one,) = listed(ask)
+    for options in (
+        ["--as", "carol", "--role", "role:risk_officer", *DECIDE],
+        ["--as", "ann", "--role", "role:nobody", *DECIDE],
+    ):
+        code, _, err = ask("overrides", "approve", one["id"], *options)
+        assert code == 1
+        assert err.startswith("gateway: error: override_refused: ")
+        assert "open it to anybody" in err
+    code, out, _ = ask("overrides", "approve", one["id"], *RISK)
+    assert (code, "opened to nobody" in out) == (0, True)
+
+
 def test_an_address_that_reads_like_the_id_of_another_unit_is_not_guessed_at(
     ask: Ask, tmp_path: Path
 ) -> None:
