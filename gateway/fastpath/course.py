@@ -25,7 +25,9 @@ from policies.decision import Decision
 _OURS: Final = b"/-/"
 _NOBODYS: Final = TraceContext(0, 0, sampled=False)
 _OVERHEAD_BYTES: Final = 4_096
-"""What the objects of one course take, roughly; its texts come on top."""
+"""What the objects of one course take, roughly; its texts come on top: the line, its path, and the
+segments of that, each of which is an object."""
+_SEGMENT_BYTES: Final = 60
 
 
 class Course:
@@ -59,7 +61,8 @@ class Course:
         self.digest = matched.snapshot.digest
         self.digest_line = b"x-policy-digest: %b\r\n" % self.digest.encode("ascii")
         self.target_bytes = target_bytes
-        self.size = _OVERHEAD_BYTES + 2 * target_bytes + outline.size
+        segments = _SEGMENT_BYTES * len(matched.admitted.segments)
+        self.size = _OVERHEAD_BYTES + 3 * target_bytes + segments + outline.size
 
     def left_at(self, station: str) -> Facts:
         """What is recorded of a request whose caller left after this station."""

@@ -4,7 +4,8 @@ Laws
     * Only the ordinary way reads, authenticates and refuses. Here a request is looked up by its
       bytes; what is found counts while the same policy is in force, the same keys verify, the
       credential is not over, and its upstream is where it was. Anything else goes the ordinary way.
-    * Every request is sent on in its own name, with ids and a signature of its own.
+    * Every request is sent on in its caller's name, with ids of its own. The signature may be that
+      of an earlier one with the same head, under the same keys, seconds ago (`assertion.Shared`).
     * What is answered here is a body that is whole and small. Everything else, failures included,
       is handed over together with what is under way, so that its rules stand in one place.
     * Every request is recorded once, with what the ordinary way would record.

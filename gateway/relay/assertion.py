@@ -100,8 +100,9 @@ class Shared:
 
     def text(self, request_id: str, now: float) -> bytes:
         """The assertion as it counts now, of this request if none counts yet."""
-        if not (self._until - REUSED_S <= now < self._until and self._ring is self._keys.keys):
-            self._ring = self._keys.keys
+        ring = self._keys.keys
+        if not (self._until - REUSED_S <= now < self._until and self._ring is ring):
+            # first of all: where this ring cannot sign, what another one signed is not its word
             self._text = signed(self._keys, self._said, request_id, now)
-            self._until = now + REUSED_S
+            self._ring, self._until = ring, now + REUSED_S
         return self._text

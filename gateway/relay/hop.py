@@ -234,7 +234,8 @@ class Hop:
 class Identity:
     """What an upstream is told of many requests of one caller, which differ in their ids only.
 
-    `Hop.identity`, rendered once around the four values that are each request's own.
+    `Hop.identity`, rendered once around the four values that are each request's own. ``size`` is
+    roughly what it holds: its lines, the claims, and the assertion that is made of them.
     """
 
     __slots__ = ("_before", "_hop", "_said", "_shared", "passage", "size")
@@ -246,7 +247,8 @@ class Identity:
         self._shared = hop.shared(passage)
         lines = [b"%b: %b\r\n" % header for header in _caller(passage.subject)]
         self._before = b"".join(lines) + assertion.HEADER + b": "
-        self.size = len(self._before)
+        claims = sum(map(len, self._said))
+        self.size = len(self._before) + claims + claims * 4 // 3 + _SIGNED_BYTES
 
     def lines(self, request_id: str, traceparent: bytes, now: float) -> bytes:
         """The header lines of one request."""
@@ -263,6 +265,8 @@ class Identity:
         )
 
 
+_SIGNED_BYTES: Final = 300
+"""What an assertion has besides its claims: a head, a signature, moments and an id."""
 _IDENTITY: Final = (
     b"%b%b\r\n" + delegation.HEADER + b": %b\r\nx-request-id: %b\r\ntraceparent: %b\r\n"
 )

@@ -78,7 +78,9 @@ class Decided:
         "size",
     )
 
-    def __init__(self, granted: Granted, identity: Identity, facts: Facts, peer: str) -> None:
+    def __init__(
+        self, granted: Granted, identity: Identity, facts: Facts, peer: str, target_bytes: int
+    ) -> None:
         placed = granted.placed
         matched = placed.identified.matched
         self.identity = identity
@@ -91,7 +93,8 @@ class Decided:
         self.digest = matched.snapshot.digest
         digest = self.digest.encode("ascii")
         self.digest_line = b"x-policy-digest: %b\r\ncontent-length: 0\r\n" % digest
-        self.size = _OVERHEAD_BYTES + identity.size
+        # the target it is known by, and the path and query cut out of it
+        self.size = _OVERHEAD_BYTES + 2 * target_bytes + identity.size
 
 
 class DecisionLane:
@@ -208,7 +211,7 @@ def _walked(known: Known, dialect: Dialect, target: bytes, hop: Hop) -> Decided 
         return None
     facts.station = "decide"
     passage = passage_of(granted, told.method, peer)
-    return Decided(granted, Identity(hop, passage), facts, address)
+    return Decided(granted, Identity(hop, passage), facts, address, len(target))
 
 
 def _stations(started: int, looked_up: int) -> tuple[StationTime, ...]:

@@ -61,6 +61,31 @@ def test_it_is_signed_once_in_its_time_and_anew_by_another_ring() -> None:
     assert believed(keys, shared.text("r-3", NOW + REUSED_S + 0.1), NOW + REUSED_S)
 
 
+class _Unwell(OwnKeys):
+    """Keys of which a ring cannot sign."""
+
+    unwell = False
+
+    def sign_text(self, claims: bytes, *, typ: str) -> bytes:
+        if self.unwell:
+            raise ValueError("cannot sign")
+        return super().sign_text(claims, typ=typ)
+
+
+def test_what_another_ring_signed_is_never_told_again_though_this_one_cannot_sign() -> None:
+    """A key may have gone because it became known."""
+    keys = _Unwell([RingKey.fresh()])
+    shared = Shared(keys, SAID)
+    first = shared.text("r-1", NOW)
+    keys.replace([RingKey.fresh()])
+    keys.unwell = True
+    for _ in range(2):
+        with pytest.raises(ValueError, match="cannot sign"):
+            shared.text("r-2", NOW + 1)
+    keys.unwell = False
+    assert shared.text("r-3", NOW + 1) != first
+
+
 @pytest.fixture
 def strict(stage: Stage) -> Iterator[Stage]:
     """The stage, with a portal whose requests have an assertion each."""
