@@ -95,6 +95,7 @@ class Reader:
         """Read nothing more, not even what is here."""
         self._over, self.is_calm = True, False
         self._held.clear()
+        self._whole = bytearray()  # of a message that nobody gets, up to all that one may have
 
     def feed(self, data: bytes) -> bool:
         """Take what arrived. True when there may be more in it than ``FRAMES_AT_ONCE``: let

@@ -34,6 +34,10 @@ STALL_S: Final = 30.0
 _LOG: Final = logging.getLogger("gateway.socket")
 
 
+def _unheard(_data: bytes) -> None:
+    """What takes the reads of a connection that has ended: there are none."""
+
+
 class Leg(asyncio.Protocol):
     """A connection after its handshake; ``masked``: the other end is a client.
 
@@ -193,6 +197,9 @@ class Leg(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
         self.resume_writing()
+        # out of the rings that only a full collection would find: it may be a thousand sockets away
+        self._other = self._reader = None
+        self.data_received = _unheard
 
     def pause_writing(self) -> None:
         if self._drained is None:

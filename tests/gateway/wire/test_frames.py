@@ -337,6 +337,15 @@ def test_nothing_is_read_after_a_stop_not_even_what_is_here() -> None:
     assert not taken.reader._held
 
 
+def test_message_that_nobody_will_get_is_not_held() -> None:
+    """The connection may stay for seconds after what broke it."""
+    taken = Taken(masked=False)
+    taken.take(b"\x02\x64" + bytes(100))
+    assert taken.reader._whole
+    taken.take(b"\x88\x00")
+    assert not taken.reader._whole
+
+
 @pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
 @pytest.mark.parametrize("text", ["", "plain", "Tiếng Việt", "x" * CONTROL_BYTES_MAX])
 def test_short_message_that_comes_alone_never_meets_the_search(masked: bool, text: str) -> None:

@@ -6,6 +6,7 @@ Provenance: architecture section 2; attack log rows S12, D3, D5; RFC 6455 sectio
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -420,3 +421,35 @@ def test_loop_of_the_gateway_asks_the_short_way_first(monkeypatch: pytest.Monkey
 
     play(scene, runs=uvloop.run)
     assert EMPTY in found
+
+
+@pytest.mark.parametrize("joined", [True, False], ids=["joined", "refused"])
+@pytest.mark.parametrize("runs", [uvloop.run, run], ids=["uvloop", "asyncio"])
+def test_legs_that_have_ended_are_gone_before_the_collector_comes(
+    runs: Callable[[Coroutine[None, None, None]], object], joined: bool
+) -> None:
+    """What a caller left unfinished would be held until it does, a thousand sockets later."""
+
+    async def scene(two: Two) -> None:
+        await two.say(two.from_caller, EMPTY + b"\x02\x81\x00\x00\x00\x00x")
+        await two.say(two.from_upstream, b"\x81\x01y\x02\x01x\x00\x10")
+        if joined:
+            assert len(await two.hear(two.from_upstream, len(EMPTY))) == len(EMPTY)
+            assert await two.hear(two.from_caller, 3) == b"\x81\x01y"
+        two.from_caller.close()
+        await two.caller.lost
+        two.upstream.abort()
+        await two.upstream.lost
+
+    gc.collect()
+    before = legs()
+    gc.disable()
+    try:
+        play(scene, joined=joined, runs=runs)
+        assert legs() == before
+    finally:
+        gc.enable()
+
+
+def legs() -> int:
+    return sum(isinstance(one, Leg) for one in gc.get_objects())
