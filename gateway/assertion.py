@@ -24,9 +24,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from http.client import HTTPException
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from joserfc.jwk import ECKey
@@ -48,6 +48,12 @@ _DOCUMENT_BYTES_MAX: Final = 64 * 1024
 _TEXTS: Final = ("sub", "audience", "profile", "digest", "rid")
 
 Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
+
+
+class Named(Enum):
+    """Which request an assertion has to name, where it is not one by its id."""
+
+    ANY = "any"
 
 
 class Fault(StrEnum):
@@ -169,7 +175,7 @@ def verify(
     audience: str,
     keys: Keys,
     issuer: str = "audience-gateway",
-    request_id: str | None = None,
+    request_id: str | Literal[Named.ANY] | None = Named.ANY,
     now: float | None = None,
 ) -> Caller:
     """Of whom the gateway speaks in this very request.
@@ -177,7 +183,8 @@ def verify(
     ``headers`` as a mapping or as pairs, ``path`` as it arrived (a query is not looked at),
     ``audience`` the upstream's ``token_audience`` in the policy, ``issuer`` the ``gateway_id``.
     ``request_id``: the request's ``X-Request-Id``, where no other request may have this assertion
-    (the upstream's setting is ``assertion = "each"``, and you refuse an id that you have seen).
+    (the upstream's setting is ``assertion = "each"``, and you refuse an id that you have seen);
+    none or an empty one is refused, for a request without it did not come through the gateway.
 
     Raises: NotAsserted. Cost: 60 us, and a fetch of the keys now and then.
     """
@@ -198,7 +205,7 @@ def verify(
     expires_at = _in_time(claims, time.time() if now is None else now)
     if (claims.get("htm"), claims.get("htu")) != (method, path.partition("?")[0]):
         raise NotAsserted(Fault.WRONG_REQUEST)
-    if request_id is not None and claims.get("rid") != request_id:
+    if request_id is not Named.ANY and (not request_id or claims.get("rid") != request_id):
         raise NotAsserted(Fault.WRONG_REQUEST)
     return _caller(claims, expires_at)
 

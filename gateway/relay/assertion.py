@@ -86,7 +86,7 @@ class Shared:
     """An assertion for the reads of one caller at one target, signed once in ``REUSED_S``.
 
     It names the read that it was signed for. It is made anew under another ring of keys. Whoever
-    gets it has it for 40 s at least.
+    gets it has it for 39 s at least: its moments are whole seconds.
     """
 
     __slots__ = ("_keys", "_ring", "_said", "_text", "_until")

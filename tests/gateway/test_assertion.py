@@ -109,6 +109,19 @@ def test_what_the_gateway_sends_is_believed_for_this_request_alone(stage: Stage)
         assert refused.value.fault is wanted
 
 
+@pytest.mark.parametrize("rid", ["r-1", "", None, ...], ids=["named", "empty", "null", "absent"])
+def test_no_id_is_the_id_of_no_request(rid: object) -> None:
+    """A portal that asks for the header's value may find none; it is refused all the same."""
+    token = RING.sign(claims(rid=rid), typ=assertion.TYP).decode()
+    for wanted in (None, ""):
+        with pytest.raises(NotAsserted) as refused:
+            verify(
+                {assertion.HEADER: token}, "GET", PATH, audience=AUDIENCE, keys=PUBLISHED,
+                issuer=GATEWAY_ID, request_id=wanted,
+            )  # fmt: skip
+        assert refused.value.fault is Fault.WRONG_REQUEST
+
+
 def test_a_visitor_without_a_token_is_told_as_nobody(stage: Stage) -> None:
     """The gateway's own word for an anonymous visitor, which no hash of a subject can be."""
     found = verify(
