@@ -446,10 +446,11 @@ def test_legs_that_have_ended_are_gone_before_the_collector_comes(
     gc.disable()
     try:
         play(scene, joined=joined, runs=runs)
-        assert legs() == before
+        assert legs() <= before
     finally:
         gc.enable()
 
 
 def legs() -> int:
-    return sum(isinstance(one, Leg) for one in gc.get_objects())
+    """How many there are. A proxy of something that has gone says its class by raising."""
+    return sum(type(one) is Leg for one in gc.get_objects())
