@@ -5,11 +5,15 @@ Laws
       its operator said. `ISSUER:SUB` of an issuer of the policy is the id of that caller.
     * Two names of one way are one person or two. An id and a word cannot be compared: then the
       policy must allow it whether they are one person or not.
+    * What opens to nobody may open something under the next policy, which asks no approver: never
+      without a decider.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.authn.claims import subject_id
@@ -18,6 +22,15 @@ from policies.kinds import LabelAuthor
 from policies.snapshot import Snapshot
 
 _ID: Final = re.compile(r"s\.[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The policy's word on opening something to all who gain. ``denied``: whom not to, empty when
+    it may be; ``rules``: those that allow it."""
+
+    denied: str
+    rules: tuple[str, ...]
 
 
 def person(snapshot: Snapshot, said: str) -> str:
@@ -33,6 +46,44 @@ def decide(snapshot: Snapshot, profile: str, role: str, *, author: str, approver
     """The policy's word on opening a label to a profile; of two words the one that denies."""
     words = [snapshot.decide_label(profile, role, one) for one in _authors(author, approver)]
     return next((word for word in words if not word.allowed), words[0])
+
+
+def decide_opening(
+    snapshot: Snapshot,
+    gains: Sequence[str],
+    role: str,
+    *,
+    author: str,
+    approver: str,
+    gained: Sequence[str] = (),
+) -> Opening:
+    """Whether an approver may open something to everybody of ``gains``.
+
+    When nobody gains: to everybody who would have gained when it was asked (``gained``). When the
+    policy knows none of those: to anybody at all.
+    """
+    known = snapshot.vocabulary.profiles
+    asked = list(gains) or [profile for profile in gained if profile in known]
+    decisions = {
+        profile: decide(snapshot, profile, role, author=author, approver=approver)
+        for profile in asked or known
+    }
+    denied = sorted(profile for profile, one in decisions.items() if not one.allowed)
+    rules = {rule for one in decisions.values() if one.allowed for rule in one.rules}
+    if asked and denied:
+        return Opening(", ".join(denied), ())
+    if len(denied) == len(decisions):
+        return Opening("anybody", ())
+    return Opening("", tuple(sorted(rules)))
+
+
+def may_close(
+    snapshot: Snapshot, gains: Sequence[str], role: str, *, gained: Sequence[str] = ()
+) -> bool:
+    """Whether a role could open it to one of those who gain, or gained; else to anybody at all."""
+    known = snapshot.vocabulary.profiles
+    asked = gains or [profile for profile in gained if profile in known] or known
+    return any(snapshot.decide_label(one, role, LabelAuthor.OTHER).allowed for one in asked)
 
 
 def why_denied(author: str, approver: str) -> tuple[str, str]:

@@ -20,13 +20,12 @@ from uuid import UUID
 import psycopg
 import typer
 
-from gateway.cli.authorship import decide, person, why_denied
+from gateway.cli.authorship import decide_opening, may_close, person, why_denied
 from gateway.cli.check import ConfigOption, OverlayOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
 from gateway.cli.label_page import TITLES, Change, as_json, listed, name_of, shown
 from gateway.cli.station import Connection, in_force, station
 from gateway.cli.terminal import columns, line
-from policies.kinds import LabelAuthor
 from policies.snapshot import Snapshot
 
 app: Final = typer.Typer(
@@ -174,20 +173,18 @@ def _approve(connection: Connection, snapshot: Snapshot, change: Change, decider
     """One change applied, and who decided it by which rules. Raises: Failure."""
     ident, role = change["id"], decider.role
     author = person(snapshot, change["author"])
-    decisions = {
-        profile: decide(snapshot, profile, role, author=author, approver=decider.name)
-        for profile in change["gains_now"]
-    }
-    denied = sorted(profile for profile, one in decisions.items() if not one.allowed)
-    if denied:
+    gains = change["gains_now"]
+    opening = decide_opening(
+        snapshot, gains, role, author=author, approver=decider.name, gained=change["gained"]
+    )
+    if opening.denied:
         who, remedy = why_denied(author, decider.name)
-        refusal = f"the policy lets no `{role}`{line(who)} open `{ident}` to {', '.join(denied)}"
+        refusal = f"the policy lets no `{role}`{line(who)} open `{ident}` to {opening.denied}"
         raise Failure(Exit.REFUSED, "label_refused", refusal, remedy)
-    values = [ident, decider.name, role, decider.reason, snapshot.digest, list(decisions)]
+    values = [ident, decider.name, role, decider.reason, snapshot.digest, gains]
     event = _call(connection, _APPROVE, values, change)
-    rules = sorted({rule for one in decisions.values() for rule in one.rules})
-    opened = f"opened to {', '.join(decisions)}" if decisions else "opened to nobody"
-    by = f" by {', '.join(rules)} of policy {snapshot.digest[:12]}" if rules else ""
+    opened = f"opened to {', '.join(gains) or 'nobody'}"
+    by = f" by {', '.join(opening.rules)} of policy {snapshot.digest[:12]}"
     journaled = f", event {event}" if event else ""
     return f"approved {ident}: {line(name_of(change))} {opened}{by}{journaled}"
 
@@ -198,8 +195,7 @@ def _reject(connection: Connection, snapshot: Snapshot, change: Change, decider:
     Raises: Failure.
     """
     ident, role = change["id"], decider.role
-    profiles = change["gains_now"] or change["gained"]
-    if not any(snapshot.decide_label(p, role, LabelAuthor.OTHER).allowed for p in profiles):
+    if not may_close(snapshot, change["gains_now"], role, gained=change["gained"]):
         reason = f"the policy lets no `{role}` decide on `{ident}`"
         raise Failure(Exit.REFUSED, "label_refused", reason, "see rules/labels.csv for roles")
     _call(connection, _REJECT, [ident, decider.name, role, decider.reason], change)

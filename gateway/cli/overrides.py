@@ -19,13 +19,11 @@ from uuid import UUID
 import psycopg
 import typer
 
-from gateway.cli.authorship import decide, person, why_denied
+from gateway.cli.authorship import decide_opening, may_close, person, why_denied
 from gateway.cli.check import ConfigOption, OverlayOption, policy_of, settings_of
 from gateway.cli.failure import Exit, Failure, flat
 from gateway.cli.station import Connection, in_force, station
 from gateway.cli.terminal import columns, line
-from policies.kinds import LabelAuthor
-from policies.snapshot import Snapshot
 from policies.vocabulary import FACETS
 
 app: Final = typer.Typer(help="Looser labels for a time: ask, decide, end.", no_args_is_help=True)
@@ -132,17 +130,10 @@ def approve(
         in_force(connection, snapshot)
         found = _one(connection, _id(override))
         author, gains = person(snapshot, found["author"]), found["gains_now"]
-        profiles = gains or snapshot.vocabulary.profiles
-        denied = [
-            profile
-            for profile in profiles
-            if not decide(snapshot, profile, role, author=author, approver=approver).allowed
-        ]
-        # what opens to nobody may open something under the next policy: not without a decider
-        if denied and (gains or len(denied) == len(profiles)):
+        opening = decide_opening(snapshot, gains, role, author=author, approver=approver)
+        if opening.denied:
             who, remedy = why_denied(author, approver)
-            whom = ", ".join(denied) if gains else "anybody"
-            refusal = f"the policy lets no `{role}`{line(who)} open it to {whom}"
+            refusal = f"the policy lets no `{role}`{line(who)} open it to {opening.denied}"
             raise Failure(Exit.REFUSED, "override_refused", refusal, remedy)
         values = [found["id"], approver, role, reason, snapshot.digest, gains]
         event = _call(connection, _APPROVE, values)
@@ -198,17 +189,13 @@ def _close(
         in_force(connection, snapshot)
         found = _one(connection, _id(override))
         own = becomes == "revoked" and found["author"].strip() == approver.strip()
-        if not own and not _may_decide(snapshot, found, role):
+        # what opens to nobody now may stand in the way of another: any decider may close it
+        gains, gained = found["gains_now"], found["gained"]
+        if not own and not may_close(snapshot, gains, role, gained=gained):
             refusal = f"the policy lets no `{role}` decide on it"
             raise Failure(Exit.REFUSED, "override_refused", refusal, "see rules/labels.csv")
         _call(connection, _CLOSE, [found["id"], becomes, approver, role, reason])
     print(f"{becomes} {found['id']}: {line(found['address'])}")
-
-
-def _may_decide(snapshot: Snapshot, found: Mapping[str, Any], role: str) -> bool:
-    # what opens to nobody now may stand in the way of another: any decider may close it
-    profiles = found["gains_now"] or found["gained"] or snapshot.vocabulary.profiles
-    return any(snapshot.decide_label(p, role, LabelAuthor.OTHER).allowed for p in profiles)
 
 
 def _call(connection: Connection, statement: str, values: list[object]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,36 @@ def test_a_name_is_not_compared_with_a_caller_either(
     options = ["--as", caller, "--role", "role:risk_officer", *DECIDE]
     code, _, err = ask("labels", "approve", change["id"], *options)
     assert (code, "cannot be compared with its author `carol`" in err) == (1, True)
+
+
+def test_a_change_that_opens_to_nobody_any_more_takes_who_could_have_approved_it(
+    ask: Ask, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The policy of today closes to customers and partners what waits for them; the next one may
+    open it again, and asks no approver then."""
+    ingest(ask, tmp_path, "carol")
+    ingest(ask, tmp_path, "carol", visibility="public")
+    closed = tmp_path / "closed"
+    shutil.copytree(DEFAULT_FOLDER, closed, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    with (closed / "rules" / "units.csv").open("a") as rules:
+        rules.write("p, U-X-CLOSED, customer|partner, all, all, all, low, all, all, all, deny\n")
+    assert ask("policy", "activate", str(closed))[0] == 0
+    monkeypatch.setenv("GATEWAY_POLICY", str(closed))
+    (change,) = pending(ask)
+    assert (change["gains_now"], set(change["gained"])) == ([], {"customer", "partner"})
+    for options in (
+        ["--as", "carol", "--role", "role:risk_officer", *DECIDE],
+        ["--as", "ann", "--role", "role:nobody", *DECIDE],
+        OWNER,
+    ):
+        code, _, err = ask("labels", "approve", change["id"], *options)
+        assert code == 1
+        assert err.startswith("gateway: error: label_refused: ")
+        assert "to customer, partner" in err
+    assert visibility(database) == "employee"
+    code, out, _ = ask("labels", "approve", change["id"], *RISK)
+    assert (code, "opened to nobody by L-OUT-1 of policy" in out) == (0, True)
+    assert visibility(database) == "public"
 
 
 def test_of_several_changes_each_is_decided_by_itself(
