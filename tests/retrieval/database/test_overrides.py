@@ -142,6 +142,23 @@ def test_an_approved_override_opens_and_is_one_event(world: World) -> None:
     assert state(world, override) == "approved"
 
 
+def test_one_that_opens_to_nobody_yet_is_an_event_about_nobody(world: World) -> None:
+    """What is approved and not published is read by none but employees, who had it before."""
+    loosened(world, (STAFF[0], "approved", *STAFF[2:]))
+    assert world.ask("select audience, profile, unit_count from gate.security_event") == [
+        ("nobody", "nobody", 1)
+    ]
+
+
+def test_an_approval_that_leaves_out_for_whom_or_by_whom_changes_nothing(world: World) -> None:
+    unit = world.unit(STAFF)
+    override, digest = ask(world, unit), world.snapshot.digest
+    assert call(world, APPROVE, override, digest, None) is None
+    unnamed = APPROVE.replace("'ann'", "null")
+    assert call(world, unnamed, override, digest, profiles(world)) is None
+    assert (state(world, override), world.class_of(unit)) == ("pending", world.class_id(STAFF))
+
+
 def test_it_loosens_what_several_threads_make_strict(world: World) -> None:
     """The case that overrides are for: the stricter of two threads wins, but for this unit."""
     strict, lax = world.thread(("employee", *OPEN_THREAD[1:])), world.thread(OPEN_THREAD)

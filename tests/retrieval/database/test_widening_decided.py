@@ -69,6 +69,21 @@ def test_an_approval_that_was_decided_on_something_else_changes_nothing(
     assert [state for state, _, _ in changes(common, unit)] == ["pending"]
 
 
+def test_an_approval_that_leaves_out_for_whom_or_by_whom_changes_nothing(common: World) -> None:
+    unit = common.unit(STAFF)
+    common.run(RELABEL, ["public", unit])
+    change, digest = open_change(common, unit), common.snapshot.digest
+    with common.login(LABEL) as connection:
+        for statement, decided in (
+            (APPROVE, None),
+            (APPROVE.replace("'ann'", "null"), profiles(common)),
+        ):
+            found = connection.execute(statement.encode(), [change, digest, decided]).fetchone()
+            assert found == (None,)
+    assert common.class_of(unit) == common.class_id(STAFF)
+    assert [state for state, _, _ in changes(common, unit)] == ["pending"]
+
+
 def test_an_approval_waits_for_a_policy_that_is_being_activated(world: World) -> None:
     """And then it was decided under another one: nothing is applied."""
     unit = world.unit(STAFF)
