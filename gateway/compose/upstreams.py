@@ -31,15 +31,8 @@ class Reached:
     settings: UpstreamSettings
     authorities: Mark
     fleet: Fleet
-
-    @property
-    def target(self) -> Target:
-        return Target(
-            self.fleet.addresses[0].authority,
-            self.fleet.transport,
-            self.fleet.socket,
-            signs_each=self.settings.assertion == "each",
-        )
+    target: Target
+    """One for as long as nothing changes: what is remembered of an upstream goes with it."""
 
 
 class Upstreams:
@@ -184,7 +177,14 @@ def _check(upstream: UpstreamSettings, host: bytes) -> HealthCheck | None:
 
 
 def _reached(settings: UpstreamSettings) -> Reached:
-    return Reached(settings, _mark(settings.ca_file), fleet_of(settings))
+    fleet = fleet_of(settings)
+    target = Target(
+        fleet.addresses[0].authority,
+        fleet.transport,
+        fleet.socket,
+        signs_each=settings.assertion == "each",
+    )
+    return Reached(settings, _mark(settings.ca_file), fleet, target)
 
 
 def _mark(path: Path | None) -> Mark:

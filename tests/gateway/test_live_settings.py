@@ -94,13 +94,15 @@ def test_an_upstream_that_moves_is_let_go_when_its_last_exchange_has_ended() -> 
     async def scene() -> None:
         one = {"a": UpstreamSettings(**HERE), "b": UpstreamSettings(**HERE)}  # type: ignore[arg-type]
         upstreams, hop = Upstreams(one, {"a", "b"}), Told()
-        before = upstreams.reached
+        before, known = upstreams.reached, upstreams.targets
         (backend,) = before["a"].fleet.backends
         backend.under_way = 1
         moved = one | {"a": UpstreamSettings(address="http://127.0.0.1:10")}
         upstreams.go_on(upstreams.prepared(moved), hop)  # type: ignore[arg-type]
         assert hop.changed == {"a"}
         assert upstreams.reached["b"] is before["b"]
+        # what is remembered of an upstream counts for as long as its target is this one
+        assert [upstreams.targets[name] is known[name] for name in "ab"] == [False, True]
         await asyncio.sleep(0)
         assert not hop.closed
         backend.under_way = 0
