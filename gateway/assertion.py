@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from http.client import HTTPException
-from typing import Final, Literal
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 from joserfc.jwk import ECKey
@@ -47,7 +47,16 @@ SKEW_S: Final = 5
 _DOCUMENT_BYTES_MAX: Final = 64 * 1024
 _TEXTS: Final = ("sub", "audience", "profile", "digest", "rid")
 
-Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
+Pairs = Iterable[tuple[str | bytes, str | bytes]]
+
+
+class Itemised(Protocol):
+    """Headers by name, each as often as it came: `http.server`'s, which are no Mapping."""
+
+    def items(self) -> Iterable[tuple[str, Any]]: ...
+
+
+Headers = Itemised | Pairs
 
 
 class Named(Enum):
@@ -180,7 +189,8 @@ def verify(
 ) -> Caller:
     """Of whom the gateway speaks in this very request.
 
-    ``headers`` as a mapping or as pairs, ``path`` as it arrived (a query is not looked at),
+    ``headers`` as a mapping, as whatever gives pairs by ``items()`` (``self.headers`` of
+    `http.server`), or as pairs; ``path`` as it arrived (a query is not looked at),
     ``audience`` the upstream's ``token_audience`` in the policy, ``issuer`` the ``gateway_id``.
     ``request_id``: the request's ``X-Request-Id``, where no other request may have this assertion
     (the upstream's setting is ``assertion = "each"``, and you refuse an id that you have seen);
@@ -211,11 +221,12 @@ def verify(
 
 
 def _one(headers: Headers) -> bytes:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    # asked for what it can, not for what it is: to iterate over names would find no header at all
+    pairs = headers.items() if hasattr(headers, "items") else headers
     found = [value for name, value in pairs if _text(name).lower().replace("_", "-") == HEADER]
     if len(found) > 1:
         raise NotAsserted(Fault.REPEATED)
-    value = _text(found[0]) if found else ""
+    value = _text(found[0] or "") if found else ""
     if not value:
         raise NotAsserted(Fault.ABSENT)
     if not value.isascii():
@@ -266,8 +277,8 @@ def _caller(claims: Mapping[str, Json], expires_at: float) -> Caller:
     )
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+def _text(value: object) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def _keys_of(document: bytes) -> Mapping[str, PublicKey]:

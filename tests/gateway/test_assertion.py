@@ -5,6 +5,7 @@ Provenance: issue 4, point 5; attack log rows J1-J15 for what a token may not be
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import socket
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPMessage, parse_headers
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,6 +66,11 @@ def claims(**changes: Any) -> dict[str, Any]:
         **changes,
     }
     return {name: value for name, value in sound.items() if value is not ...}
+
+
+def parsed(*lines: str) -> HTTPMessage:
+    """Header lines as `http.server` gives them to its handlers: neither a mapping nor pairs."""
+    return parse_headers(io.BytesIO("\r\n".join((*lines, "", "")).encode("latin-1")))
 
 
 def fault(
@@ -143,6 +150,15 @@ def test_a_callers_own_assertion_never_reaches_the_upstream(stage: Stage) -> Non
     assert found.audience == "customer"
 
 
+def test_headers_of_the_standard_librarys_server_are_read(stage: Stage) -> None:
+    """``self.headers`` of its handlers: who iterates over it gets names, so it is asked for pairs."""
+    headers = parsed(*(f"{name}: {value}" for name, value in relayed(stage)))
+    found = verify(
+        headers, "GET", PATH, audience=AUDIENCE, keys=published(stage), issuer=GATEWAY_ID
+    )
+    assert found.audience == "customer"
+
+
 @pytest.mark.parametrize(
     ("headers", "wanted"),
     [
@@ -153,6 +169,10 @@ def test_a_callers_own_assertion_never_reaches_the_upstream(stage: Stage) -> Non
         ({"x-gateway-assertion": "a.b.c, a.b.c"}, Fault.MALFORMED),
         ([(b"x-gateway-assertion", b"\xff.b.c")], Fault.MALFORMED),
         ({"x-gateway-assertion": "not.a"}, Fault.MALFORMED),
+        (parsed(), Fault.ABSENT),
+        (parsed("X-Gateway-Assertion: a.b.c"), Fault.MALFORMED),
+        (parsed("X-Gateway-Assertion: a.b.c", "x-gateway-assertion: a.b.c"), Fault.REPEATED),
+        (parsed("X-Gateway-Assertion: a.b.c", "X_Gateway_Assertion: a.b.c"), Fault.REPEATED),
     ],
 )
 def test_anything_but_one_header_is_refused(headers: Any, wanted: Fault) -> None:
