@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -49,11 +50,12 @@ def check(
     """Check settings and policy without starting anything."""
     settings = settings_of(config)
     snapshot = policy_of(settings, overlay)
+    told = [*_of_settings(settings, snapshot), _of_release(settings)]
     print(f"settings ok: {config or os.environ.get('GATEWAY_CONFIG') or 'defaults'}")
     print(f"policy ok: {settings.policy or DEFAULT_FOLDER}")
     print(f"digest: {snapshot.digest}")
-    _check_settings(settings, snapshot)
-    _tell_release(settings)
+    for text in told:
+        print(text)
     if database:
         _check_database(settings)
     for profile in snapshot.vocabulary.profiles:
@@ -64,35 +66,35 @@ def check(
         )
 
 
-def _check_settings(settings: Settings, snapshot: Snapshot) -> None:
-    """What `serve`, or a reading while it serves, would refuse of settings beside this policy:
-    upstreams and routes that it has not, authorities, keys. Raises: CannotStart."""
+def _of_settings(settings: Settings, snapshot: Snapshot) -> Iterator[str]:
+    """What there is to tell of settings that `serve`, or a reading while it serves, would take
+    beside this policy: upstreams and routes, authorities, keys. Raises: CannotStart."""
     from gateway.compose.signing import ring_of  # late: they load the relay
     from gateway.compose.upstreams import targets
 
     reached = targets(settings.upstreams, snapshot.upstreams)
     unreached = sorted(set(snapshot.upstreams) - set(reached))
     if unreached:
-        print(f"no address in the settings: {', '.join(unreached)}; their routes answer 502")
+        yield f"no address in the settings: {', '.join(unreached)}; their routes answer 502"
     if settings.route_limits:
         from gateway.compose.route_limits import route_limits
 
         route_limits(settings.route_limits, {route.id for route in snapshot.routes})
     if settings.keys.assertion_file is not None:
-        print(f"signing keys: {len(ring_of(settings))}")
+        yield f"signing keys: {len(ring_of(settings))}"
     if settings.tokens.revoked_file is not None:
-        _tell_revoked(settings, snapshot)
+        yield _of_revocations(settings, snapshot)
 
 
-def _tell_revoked(settings: Settings, snapshot: Snapshot) -> None:
-    """How much is revoked, and a warning of issuers that policy has not. Raises: CannotStart."""
+def _of_revocations(settings: Settings, snapshot: Snapshot) -> str:
+    """How much is listed, and a warning of issuers that policy has not. Raises: CannotStart."""
     from gateway.compose.trust import revoked_of, strangers  # late: it loads cryptography
 
     revoked = revoked_of(settings)
-    print(f"revoked: {len(revoked.tokens)} tokens, {len(revoked.subjects)} callers")
     for url in strangers(revoked, snapshot.issuers):
-        reason = f"tokens of `{url}` are revoked, but policy has no such issuer"
+        reason = f"a revocation names `{url}`, which is no issuer of policy: it revokes nothing"
         print(f"gateway: warning: unknown_issuer: {reason}", file=sys.stderr)
+    return f"revocations: {len(revoked.tokens)} tokens, {len(revoked.subjects)} callers"
 
 
 def _check_database(settings: Settings) -> None:
@@ -113,18 +115,19 @@ def _check_database(settings: Settings) -> None:
     print("database ok: our schemas are there, or can be made beside what is")
 
 
-def _tell_release(settings: Settings) -> None:
-    """Whose policy would be served, and a warning where strangers meet an unsigned one."""
+def _of_release(settings: Settings) -> str:
+    """Whose policy would be served, and a warning where strangers meet an unsigned one.
+
+    Raises: CannotStart.
+    """
     from gateway.compose.trust import trust_anchor  # late: it loads cryptography
 
     anchor, listen = trust_anchor(settings), settings.listen.public
     if anchor.signed:
-        print(
+        return (
             f"release: {anchor.environment}; it needs the signature of one of"
             f" {', '.join(sorted(anchor.keys))}, to open anything of {anchor.widening_signers}"
         )
-        return
-    print(f"release: {anchor.environment}, nothing has to be signed")
     if listen.host != "localhost" and not ipaddress.ip_address(listen.host).is_loopback:
         print(
             f"gateway: warning: unsigned_release: {listen} is not a loopback address, and whoever"
@@ -132,3 +135,4 @@ def _tell_release(settings: Settings) -> None:
             " `release.keys_file`",
             file=sys.stderr,
         )
+    return f"release: {anchor.environment}, nothing has to be signed"

@@ -148,7 +148,8 @@ class Live:
 def tell_strangers(revoked: Revoked, snapshot: Snapshot) -> None:
     """Warn of every issuer that is named with a revocation and that policy does not know."""
     for url in strangers(revoked, snapshot.issuers):
-        _LOG.warning("settings: tokens of `%s` are revoked, but policy has no such issuer", url)
+        told = "settings: a revocation names `%s`, which is no issuer of policy: it revokes nothing"
+        _LOG.warning(told, url)
 
 
 def _told(changed: tuple[str, ...]) -> tuple[str, ...]:

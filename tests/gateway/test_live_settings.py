@@ -147,3 +147,4 @@ def test_check_finds_what_a_reading_would_refuse(tmp_path: Path, text: str, code
     assert ended.code == 2, ended
     (line,) = ended.lines
     assert line.startswith(f"gateway: error: {code}: ")
+    assert ended.out == ""  # nothing is ok beside it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.authn.revoked import read_revoked
 from gateway.cli.app import run
-from policies.snapshot import DEFAULT_FOLDER
+from gateway.compose.live import tell_strangers
+from policies.snapshot import DEFAULT_FOLDER, load
 from tests.gateway.cli.made import Ended, gateway
 
 # code, then a reason, then a remedy
@@ -257,3 +260,21 @@ def test_check_names_the_upstreams_that_have_no_address(
     file.write_text("".join(f'[upstreams.{n}]\naddress = "http://127.0.0.1:1"\n' for n in names))
     assert run(["check", "--config", str(file)]) == 0
     assert "no address" not in capsys.readouterr().out
+
+
+def test_an_issuer_that_policy_has_not_is_told_to_revoke_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the validator and in the log of what serves: a typing error is seen as one."""
+    listed, config = tmp_path / "revoked.jsonl", tmp_path / "gateway.toml"
+    words = {"iss": "https://typo.example/", "jti": "a", "until": "2100-01-01T00:00:00Z"}
+    listed.write_text(json.dumps(words))
+    config.write_text(f'[tokens]\nrevoked_file = "{listed}"\n')
+    assert run(["check", "--config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    tell_strangers(read_revoked(listed.read_bytes()), load(DEFAULT_FOLDER))
+    (record,) = caplog.records
+    told = "a revocation names `https://typo.example/`, which is no issuer of policy"
+    assert err == f"gateway: warning: unknown_issuer: {told}: it revokes nothing\n"
+    assert record.getMessage() == f"settings: {told}: it revokes nothing"
+    assert "revocations: 1 tokens, 0 callers\n" in out
