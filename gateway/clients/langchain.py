@@ -1,4 +1,4 @@
-"""A LangChain retriever over a gateway (``audience-gateway[langchain]``).
+"""A LangChain retriever over a gateway (the extra ``langchain``).
 
     retriever = GatewayRetriever(url="https://gateway.example", token=my_token)
     documents = retriever.invoke("What happens when a refund webhook fails?")

@@ -1,4 +1,4 @@
-"""A LlamaIndex retriever over a gateway (``audience-gateway[llamaindex]``).
+"""A LlamaIndex retriever over a gateway (the extra ``llamaindex``).
 
 retriever = GatewayRetriever(Gateway(url="https://gateway.example", token=my_token))
 nodes = retriever.retrieve("What happens when a refund webhook fails?")

@@ -123,7 +123,8 @@ def fleet_of(upstream: UpstreamSettings) -> Fleet:
         raise CannotStart(
             "client_missing",
             "an upstream asks for the client `aiohttp`, which is not installed",
-            "install `audience-gateway[aiohttp]`, or leave `client` out",
+            'install it in the clone by `.venv/bin/pip install -e ".[aiohttp]"`, or leave `client`'
+            " out",
         )
     addresses = [_address(one, upstream) for one in upstream.addresses]
     try:

@@ -2,7 +2,7 @@
 
 For upstreams that the default pool does not get on with. It costs two to three times as
 much per request (see DECISIONS) and is imported only when it is asked for
-(``pip install 'audience-gateway[aiohttp]'``).
+(``.venv/bin/pip install -e ".[aiohttp]"``).
 
 Nothing of aiohttp's comfort is on: no redirect, no cookie, no decoding, no proxy from the
 environment, no header of its own, no second reading of a target.

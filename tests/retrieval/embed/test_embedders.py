@@ -121,7 +121,7 @@ def test_a_missing_extra_says_how_to_install_it(name: str, tmp_path: Path) -> No
     with pytest.raises(ValueError, match=r"pip install|cannot load `no/model`") as refused:
         chosen(replace(choice, folder=tmp_path))
     if isinstance(refused.value, EmbedderMissing):
-        assert f"audience-gateway[{name}]" in str(refused.value)
+        assert f'.venv/bin/pip install -e ".[{name}]"' in str(refused.value)
 
 
 def test_both_ways_of_writing_vietnamese_are_one_language(model: Embedder) -> None:
