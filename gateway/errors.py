@@ -121,6 +121,7 @@ _WORDING: Final[Mapping[Code, tuple[int, str]]] = {
     Code.JOURNAL_UNAVAILABLE: (503, "The request cannot be recorded at present"),
 }
 PROBLEM_JSON: Final = b"application/problem+json"
+_DETAILED: Final = frozenset({Code.BAD_BODY, Code.BAD_QUERY})
 DECLINES: Final[Mapping[int, Code]] = {
     401: Code.UPSTREAM_UNAUTHENTICATED,
     403: Code.UPSTREAM_FORBIDDEN,
@@ -142,8 +143,9 @@ class PartMissing(GatewayError):
 class Refusal(GatewayError):
     """The request ends here, with ``code``.
 
-    ``reason`` is for our own logs and never leaves, but for ``bad_body``, where it names the place
-    in the caller's own body. ``headers`` are added to the answer.
+    ``reason`` is for our own logs and never leaves, but for ``bad_body`` and
+    ``bad_query``, where it names the place in the caller's own body or query. ``headers`` are
+    added to the answer.
     """
 
     def __init__(self, code: Code, reason: str = "", *, headers: Headers = ()) -> None:
@@ -160,7 +162,8 @@ def status_of(code: Code) -> int:
 
 def problem_body(code: Code, request_id: str, reason: str = "") -> bytes:
     """The RFC 9457 document of a refusal. It depends on the code and the request id only; with
-    ``bad_body`` also on ``reason``, the place in the caller's own body that was not accepted."""
+    ``bad_body`` and ``bad_query`` also on ``reason``, the place in the caller's own body or query
+    that was not accepted."""
     status, title = _WORDING[code]
     document = {
         "type": f"urn:audience-gateway:problem:{code}",
@@ -169,7 +172,7 @@ def problem_body(code: Code, request_id: str, reason: str = "") -> bytes:
         "code": str(code),
         "request_id": request_id,
     }
-    if code is Code.BAD_BODY and reason:
+    if code in _DETAILED and reason:
         document["detail"] = reason[:300]
     return orjson.dumps(document)
 

@@ -245,8 +245,7 @@ async def wish_of(identified: Identified, body: Body) -> Wish:
     if identified.principal is None and not route.anonymous:
         raise Refusal(Code.UNAUTHENTICATED, "no credential", headers=challenge())
     if route.operation in wishes.BODIES:
-        if admitted.query:
-            raise Refusal(Code.BAD_QUERY, "this route takes a body")
+        wishes.refuse_query(admitted.query)
         return wishes.of_body(admitted.headers, await body.whole(), route.operation)
     if await body.whole():
         raise Refusal(Code.BAD_BODY, "this route takes no body")

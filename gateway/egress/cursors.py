@@ -75,7 +75,7 @@ class Listing:
         try:
             bound, address = json.loads(self._box.decrypt(padded.encode()))
         except (InvalidToken, ValueError) as error:
-            raise Refusal(Code.BAD_QUERY, "no cursor of ours") from error
+            raise Refusal(Code.BAD_QUERY, "cursor: not_ours") from error
         if bound != self._bound:
             raise Refusal(Code.CURSOR_OUTDATED, "a cursor of another listing")
         return str(address)

@@ -23,6 +23,7 @@ _WORD: Final = re.compile(r"[a-z][a-z0-9_.:-]{0,63}")
 _LIMIT: Final = re.compile(r"[1-9][0-9]{0,2}")
 _WISHES: Final = frozenset({"audience", "task_scope", "purpose"})
 _FILTERS: Final = frozenset({"kind", "lifecycle_stage", "label"})
+_OTHER_FORM: Final = "{}: string_pattern_mismatch"
 _LISTING: Final = _WISHES | _FILTERS | {"cursor", "limit", "text"}
 
 Request = RetrieveRequest | CheckRequest | FeedbackRequest
@@ -59,10 +60,12 @@ def of_listing(query: bytes) -> Wish:
     """The wishes and the page in the query string of a listing. Raises: Refusal ``bad_query``."""
     found = _pairs(query, _LISTING)
     limit, text, cursor = found.get("limit", "50"), found.get("text", "false"), found.get("cursor")
-    if not _LIMIT.fullmatch(limit) or text not in {"true", "false"}:
-        raise Refusal(Code.BAD_QUERY, "a limit or a text flag of another form")
+    if not _LIMIT.fullmatch(limit):
+        raise Refusal(Code.BAD_QUERY, _OTHER_FORM.format("limit"))
+    if text not in {"true", "false"}:
+        raise Refusal(Code.BAD_QUERY, "text: bool_parsing")
     if cursor is not None and not CURSOR.fullmatch(cursor):
-        raise Refusal(Code.BAD_QUERY, "a cursor of another form")
+        raise Refusal(Code.BAD_QUERY, _OTHER_FORM.format("cursor"))
     try:
         page = UnitsRequest(
             limit=int(limit),
@@ -72,7 +75,7 @@ def of_listing(query: bytes) -> Wish:
             text=text == "true",
         )
     except ValidationError as error:
-        raise Refusal(Code.BAD_QUERY, "a filter or a limit out of bounds") from error
+        raise Refusal(Code.BAD_QUERY, first_fault(error)) from error
     return replace(_wishes(found), page=page, cursor=cursor or "")
 
 
@@ -98,9 +101,10 @@ def of_body(headers: Headers, body: bytes, operation: str) -> Wish:
 
 
 def first_fault(error: ValidationError) -> str:
-    """The first place in a caller's own body that was not accepted, and why, in a fixed word.
+    """The first place in a caller's own body or query that was not accepted, and why, in a fixed
+    word.
 
-    Of what the caller sent it says names of keys, and no value.
+    Of what the caller sent it says names, and no value.
     """
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['type']}"
@@ -120,7 +124,12 @@ def refuse_tokens(query: bytes) -> None:
     for pair in query.split(b"&") if query else ():
         name = unquote_to_bytes(pair.partition(b"=")[0].replace(b"+", b" ")).strip().lower()
         if name in {b"access_token", b"id_token", b"bearer_token"}:
-            raise Refusal(Code.BAD_QUERY, "a credential in the query")
+            raise Refusal(Code.BAD_QUERY, f"{name.decode()}: credential")
+
+
+def refuse_query(query: bytes) -> None:
+    """Refuse any query: the wishes stand in the body. Raises: Refusal ``bad_query``."""
+    _pairs(query, frozenset())
 
 
 def _pairs(query: bytes, names: frozenset[str]) -> dict[str, str]:
@@ -129,19 +138,23 @@ def _pairs(query: bytes, names: frozenset[str]) -> dict[str, str]:
     for pair in query.split(b"&") if query else ():
         name, _, value = pair.partition(b"=")
         word = name.decode("ascii", "replace")
+        if word not in names:
+            raise Refusal(Code.BAD_QUERY, f"{word or 'query'}: extra_forbidden")
+        if word in found:
+            raise Refusal(Code.BAD_QUERY, f"{word}: repeated")
         try:
-            text = unquote_to_bytes(value).decode()
+            found[word] = unquote_to_bytes(value).decode()
         except UnicodeDecodeError as error:
-            raise Refusal(Code.BAD_QUERY, "a value that is not UTF-8") from error
-        if word not in names or word in found or not text:
-            raise Refusal(Code.BAD_QUERY, "not a known parameter with a value, once")
-        found[word] = text
+            raise Refusal(Code.BAD_QUERY, f"{word}: string_unicode") from error
+        if not found[word]:
+            raise Refusal(Code.BAD_QUERY, f"{word}: string_too_short")
     return found
 
 
 def _wishes(found: Mapping[str, str]) -> Wish:
-    if not all(_WORD.fullmatch(word) for name, word in found.items() if name in _WISHES):
-        raise Refusal(Code.BAD_QUERY, "a wish that is no word")
+    for name, word in found.items():
+        if name in _WISHES and not _WORD.fullmatch(word):
+            raise Refusal(Code.BAD_QUERY, _OTHER_FORM.format(name))
     return Wish(
         audience=found.get("audience", ""),
         task_scope=found.get("task_scope", ""),

@@ -229,9 +229,13 @@ _PARAMETERS: Final[_Node] = {
     ),
     "limit": _parameter("limit", _field(UnitsRequest, "limit"), "units of a page"),
     "text": _parameter("text", _field(UnitsRequest, "text"), "whether texts are wanted"),
-    "kind": _parameter("kind", _field(UnitsRequest, "kind"), "of this kind only"),
+    "kind": _parameter(
+        "kind", _field(UnitsRequest, "kind"), "of this kind only; an unknown one finds nothing"
+    ),
     "lifecycle_stage": _parameter(
-        "lifecycle_stage", _field(UnitsRequest, "lifecycle_stage"), "of this stage only"
+        "lifecycle_stage",
+        _field(UnitsRequest, "lifecycle_stage"),
+        "of this stage only; an unknown one finds nothing",
     ),
     "label": _parameter(
         "label", _field(UnitsRequest, "label"), "with this term of the vocabulary only"
@@ -258,7 +262,8 @@ _PROBLEM: Final[_Node] = {
         "request_id": {"type": "string"},
         "detail": {
             "type": "string",
-            "description": "With `bad_body` only: which part of the caller's own body it was.",
+            "description": "With `bad_body` and `bad_query` only: which part of the caller's own"
+            " body or query it was.",
         },
     },
     "required": ["type", "title", "status", "code", "request_id"],

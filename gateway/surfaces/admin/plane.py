@@ -37,7 +37,7 @@ from gateway.ingress.strict_json import NotStrictJson, parse_object
 from gateway.journal.access import AccessJournal, AdminAccess
 from gateway.journal.event import JournalUnavailable
 from gateway.relay.headers import PRIVATE
-from gateway.routes.wishes import first_fault, require_json
+from gateway.routes.wishes import first_fault, refuse_query, require_json
 from gateway.surfaces.admin.asked import Answered, Asked, Door
 from gateway.surfaces.admin.wire import Question, Wire
 from gateway.telemetry.recorder import Recorder
@@ -99,8 +99,7 @@ class AdminPlane:
         visit.route = door.route
         if admitted.method != "POST":
             raise Refusal(Code.METHOD_NOT_ALLOWED, "POST", headers=((b"allow", b"POST"),))
-        if admitted.query:
-            raise Refusal(Code.BAD_QUERY, "a door takes a body")
+        refuse_query(admitted.query)
         asked = await self._asked(admitted.headers, visit)
         if not any(asked.snapshot.decide_admin(asked.roles, one).allowed for one in door.actions):
             raise Refusal(Code.FORBIDDEN, "no role of this caller may use the door")
