@@ -8,7 +8,9 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 from uuid import UUID
 
-ITEM_TITLES: Final = ("id", "state", "kind", "audience", "met", "by", "days", "about", "last")
+ITEM_TITLES: Final = (
+    "id", "gap", "state", "kind", "audience", "met", "by", "days", "about", "last",
+)  # fmt: skip
 SIGNAL_TITLES: Final = ("id", "state", "kind", "audience", "met", "by", "day", "about", "class")
 LOOP_TITLES: Final = (
     "gap", "kind", "audience", "state", "met", "hits before", "hits after", "met after", "closed",
@@ -23,9 +25,10 @@ def as_json(row: Row) -> str:
 
 
 def item_columns(row: Row) -> tuple[str, ...]:
-    """An item of any table; what one table has not is `-`."""
+    """An item of any table; what one table has not is `-`. Items of one gap tell one `gap`."""
     return (
         str(row["id"]),
+        row["dedup_key"][:8],
         row["state"],
         row.get("kind", "missing_thread"),
         row["audience"],

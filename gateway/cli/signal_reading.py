@@ -148,6 +148,19 @@ def close(connection: Connection, item_id: UUID, *, outcome: str, by: str, reaso
     return False
 
 
+def twins(connection: Connection, item_id: UUID) -> list[tuple[str, UUID]]:
+    """The open items of the same gap in the other tables: where each stands, and its id."""
+    of_gap = " union all ".join(
+        f"select '{where}', id, dedup_key, state from {table}" for where, table in TABLES.items()
+    )
+    query = (
+        f"with item (place, id, dedup_key, state) as ({of_gap})"
+        " select t.place, t.id from item i join item t using (dedup_key)"
+        " where i.id = %(id)s and t.id <> i.id and t.state = 'open' order by t.place"
+    )
+    return connection.execute(query.encode(), {"id": item_id}).fetchall()
+
+
 def loops(connection: Connection, *, limit: int) -> list[Row]:
     """Usage, gap, enrichment, better retrieval: one row per gap that was routed.
 

@@ -102,18 +102,24 @@ def close(
     outcome: Annotated[Outcome, typer.Option("--outcome", help="How it ended.")] = Outcome.DONE,
     config: ConfigOption = None,
 ) -> None:
-    """Close one item. A gap that was `done` and is met again opens anew; a `rejected` one not."""
+    """Close one item. A gap that was `done` and is met again opens anew; a `rejected` one not.
+
+    Each table is somebody else's work: items of the same gap in others stay open, and are named.
+    """
     if not by.strip() or not reason.strip():
         raise Failure(Exit.USAGE, "usage", "a name or a reason is empty", "say who and why")
     with station(settings_of(config), ROLE) as connection:
         closed = reading.close(
             connection, _id(item), outcome=outcome.value, by=by.strip(), reason=reason.strip()
         )
+        twins = reading.twins(connection, _id(item)) if closed else []
     if not closed:
         raise Failure(
             Exit.REFUSED, "not_open", f"no open item `{item}`", "look with `signals list --all`"
         )
     print(f"closed {item}: {outcome.value}")
+    for where, twin in twins:
+        print(f"the same gap is open in {where}: {twin}")
 
 
 @app.command("report")

@@ -123,7 +123,8 @@ def test_a_gap_is_listed_shown_with_its_evidence_closed_and_reported(ask: Ask, u
     assert "absent, met 3 times by 3" in out
 
     close = ("signals", "close", gap["id"], "--as", "olga", "--reason", "wrote it")
-    assert ask(*close)[:2] == (0, f"closed {gap['id']}: done\n")
+    code, out, _ = ask(*close)
+    assert (code, out.splitlines()[0]) == (0, f"closed {gap['id']}: done")
     assert ask(*close)[0] == 1
     assert [row["kind"] for row in rows(ask, "signals", "list")] == ["search_gap"]
     loops = {row["kind"]: row for row in rows(ask, "signals", "report")}
@@ -132,6 +133,29 @@ def test_a_gap_is_listed_shown_with_its_evidence_closed_and_reported(ask: Ask, u
         3, 0,
     )  # fmt: skip
     assert ask("signals", "report")[0] == 0
+
+
+def test_items_of_one_gap_are_told_as_such_and_each_is_closed_by_itself(
+    ask: Ask, used: None
+) -> None:
+    """Each table is another desk's work; whoever closes one learns where the rest of it is."""
+    places = ("governance", "health", "proposals")
+    ids = {
+        where: row["id"]
+        for where in ("backlog", *places)
+        for row in rows(ask, "signals", "list", where)
+        if row.get("kind", "missing_thread") == "missing_thread"
+    }
+    words = [
+        text.split() for where in ids for text in ask("signals", "list", where)[1].splitlines()
+    ]
+    assert len({line[1] for line in words if line[0] in ids.values()}) == 1
+
+    by = ("--as", "olga", "--reason", "wrote it")
+    for at, where in enumerate(("backlog", *places)):
+        code, out, _ = ask("signals", "close", ids[where], *by)
+        told = [f"the same gap is open in {one}: {ids[one]}" for one in places[at:]]
+        assert (code, out.splitlines()) == (0, [f"closed {ids[where]}: done", *told])
 
 
 @pytest.mark.parametrize(
