@@ -18,6 +18,8 @@ from typing import Final
 
 import orjson
 
+from gateway.reasons import Why
+
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -143,14 +145,25 @@ class PartMissing(GatewayError):
 class Refusal(GatewayError):
     """The request ends here, with ``code``.
 
-    ``reason`` is for our own logs and never leaves, but for ``bad_body`` and
-    ``bad_query``, where it names the place in the caller's own body or query. ``headers`` are
-    added to the answer.
+    ``reason`` is for whoever meets the exception and never leaves, but for ``bad_body`` and
+    ``bad_query``, where it names the place in the caller's own body or query. ``why`` is the word
+    that every log tells, and ``issuer`` the alias of the issuer that a refused credential names,
+    where policy has it: said by the credential, not proven. ``headers`` are added to the answer.
     """
 
-    def __init__(self, code: Code, reason: str = "", *, headers: Headers = ()) -> None:
+    def __init__(
+        self,
+        code: Code,
+        reason: str = "",
+        *,
+        why: Why | None = None,
+        issuer: str = "",
+        headers: Headers = (),
+    ) -> None:
         self.code = code
         self.reason = reason
+        self.why = why
+        self.issuer = issuer
         self.headers = headers
         super().__init__(f"{code}: {reason}" if reason else str(code))
 
@@ -184,3 +197,10 @@ def challenge(error: str = "") -> Headers:
     """
     value = 'Bearer realm="audience-gateway"' + (f', error="{error}"' if error else "")
     return ((b"www-authenticate", value.encode("ascii")),)
+
+
+def no_credential() -> Refusal:
+    """The refusal of a caller that sent no credential where one is needed."""
+    return Refusal(
+        Code.UNAUTHENTICATED, "no credential", why=Why.NO_CREDENTIAL, headers=challenge()
+    )

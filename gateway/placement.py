@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gateway.errors import Code, Refusal, challenge
+from gateway.errors import Code, Refusal, no_credential
+from gateway.reasons import Why
 from gateway.routes.wishes import Wish
 from policies.bindings import Route, Upstream
 from policies.decision import Decision
@@ -48,7 +49,7 @@ def place(
     ``audience_refused`` or ``bad_request`` (an unknown purpose).
     """
     if wish.purpose and wish.purpose not in snapshot.vocabulary.purposes:
-        raise Refusal(Code.BAD_REQUEST, "unknown purpose")
+        raise Refusal(Code.BAD_REQUEST, "unknown purpose", why=Why.UNKNOWN_PURPOSE)
     if principal is None:
         audience = profile = _anonymous(snapshot, route, method, decided)
         task_scope = _task_scope(frozenset(), wish)
@@ -62,7 +63,7 @@ def place(
     if wish.audience:
         narrowed = snapshot.narrow(wish.audience)
         if narrowed is None:
-            raise Refusal(Code.AUDIENCE_REFUSED, "not a profile")
+            raise Refusal(Code.AUDIENCE_REFUSED, "not a profile", why=Why.AUDIENCE_REFUSED)
         profiles.append(narrowed)
     if actor is not None:
         profiles.append(actor.profile)
@@ -85,7 +86,7 @@ def _anonymous(
     decision = snapshot.decide_route(ANONYMOUS, route.id, method)
     decided(decision)
     if not route.anonymous or not decision.allowed:
-        raise Refusal(Code.UNAUTHENTICATED, "no credential", headers=challenge())
+        raise no_credential()
     return route.anonymous
 
 
@@ -93,7 +94,11 @@ def _task_scope(permitted: frozenset[str], wish: Wish) -> str:
     """The wished task scope if it is a verified one; the only one if there is just one."""
     if wish.task_scope:
         if wish.task_scope not in permitted:
-            raise Refusal(Code.TASK_SCOPE_REFUSED, "not among the verified ones")
+            raise Refusal(
+                Code.TASK_SCOPE_REFUSED,
+                "not among the verified ones",
+                why=Why.TASK_SCOPE_REFUSED,
+            )
         return wish.task_scope
     return next(iter(permitted)) if len(permitted) == 1 else ""
 
@@ -106,11 +111,15 @@ def _agent_profile(
     decided: Callable[[Decision], None],
 ) -> str:
     if not route.tool:
-        raise Refusal(Code.NO_AUDIENCE, "agents have no tool here")
+        raise Refusal(Code.NO_AUDIENCE, "agents have no tool here", why=Why.NO_TOOL)
     if not task_scope:
         if principal.claims.get("task_scopes"):
-            raise Refusal(Code.TASK_SCOPE_REQUIRED, "several verified task scopes")
-        raise Refusal(Code.NO_AUDIENCE, "no verified task scope")
+            raise Refusal(
+                Code.TASK_SCOPE_REQUIRED,
+                "several verified task scopes",
+                why=Why.TASK_SCOPE_REQUIRED,
+            )
+        raise Refusal(Code.NO_AUDIENCE, "no verified task scope", why=Why.NO_TASK_SCOPE)
     roles = principal.claims.get("roles", frozenset())
     return _value(snapshot.place_agent(roles, task_scope, route.tool), decided)
 
@@ -121,7 +130,13 @@ def _value(decision: Decision, decided: Callable[[Decision], None]) -> str:
         return decision.value
     ambiguous = decision.reason == "ambiguous_audience"
     code = Code.AMBIGUOUS_AUDIENCE if ambiguous else Code.NO_AUDIENCE
-    raise Refusal(code, f"{decision.reason} {' '.join(decision.rules)}".strip())
+    raise denied(code, decision)
+
+
+def denied(code: Code, decision: Decision) -> Refusal:
+    """The refusal that a denial of the policy is, with the policy's own word for why."""
+    told = f"{decision.reason} {' '.join(decision.rules)}".strip()
+    return Refusal(code, told, why=Why(decision.reason))
 
 
 def _tenants(principal: Principal | None, actor: Upstream | None) -> tuple[str, ...]:

@@ -26,12 +26,13 @@ from gateway.egress.guard import Guard, Occasion
 from gateway.egress.publication import PARTS
 from gateway.egress.scope import ScopeDocuments
 from gateway.egress.tally import Tally
-from gateway.errors import Code, Headers, Refusal, challenge
+from gateway.errors import Code, Headers, Refusal, no_credential
 from gateway.ingress.body import Body
 from gateway.ingress.normalise import origin_form, segments_of, valid_host
 from gateway.ingress.provenance import trusted_peer
 from gateway.ingress.strict_json import Json
 from gateway.journal.event import SecurityEvent
+from gateway.reasons import Why
 from gateway.relay.headers import PRIVATE, of_upstream
 from gateway.relay.hop import Hop, Passage
 from gateway.relay.stream import Truncated, document_of
@@ -189,11 +190,15 @@ def may_open(matched: Matched) -> None:
     headers = matched.admitted.headers
     origins = [value for name, value in headers if name == b"origin"]
     if len(origins) > 1:
-        raise Refusal(Code.FORBIDDEN, "two origins")
+        raise Refusal(Code.FORBIDDEN, "two origins", why=Why.WRONG_ORIGIN)
     if not origins and any(name.startswith(b"sec-fetch-") for name, _ in headers):
-        raise Refusal(Code.FORBIDDEN, "a browser without an origin")
+        raise Refusal(Code.FORBIDDEN, "a browser without an origin", why=Why.WRONG_ORIGIN)
     if not matched.route.opens_socket(origins[0].decode("latin-1") if origins else None):
-        raise Refusal(Code.FORBIDDEN, "an origin that the route does not list")
+        raise Refusal(
+            Code.FORBIDDEN,
+            "an origin that the route does not list",
+            why=Why.WRONG_ORIGIN,
+        )
 
 
 async def identify(
@@ -205,21 +210,35 @@ async def identify(
     delegated = delegation.delegation_of(headers)
     if token is None:
         if delegated is not None:
-            raise unauthenticated("a delegation without its upstream's credential")
+            raise unauthenticated(Why.DELEGATION_ALONE)
         return Identified(matched, None, None)
     sender = await authenticator.principal(token, issuers=snapshot.issuers, digest=snapshot.digest)
     upstreams = upstreams_of(sender, snapshot)
     if delegated is None:
         if upstreams and matched.route.mode is not RouteMode.OPAQUE:
-            raise Refusal(Code.DELEGATION_REQUIRED, "an upstream as itself")
+            raise Refusal(
+                Code.DELEGATION_REQUIRED,
+                "an upstream as itself",
+                why=Why.DELEGATION_REQUIRED,
+                issuer=sender.issuer,
+            )
         return Identified(matched, sender, None)
     if matched.route.mode is not RouteMode.GUARD:
-        raise Refusal(Code.FORBIDDEN, "a delegation retrieves, nothing else")
-    caller, name = delegation.accept(delegated, keys, gateway_id=gateway_id, now=time.time())
+        raise Refusal(
+            Code.FORBIDDEN,
+            "a delegation retrieves, nothing else",
+            why=Why.DELEGATION_ELSEWHERE,
+            issuer=sender.issuer,
+        )
+    try:
+        caller, name = delegation.accept(delegated, keys, gateway_id=gateway_id, now=time.time())
+    except Refusal as refusal:
+        refusal.issuer = sender.issuer
+        raise
     authenticator.refuse_revoked(caller)
     actor = upstreams.get(name)
     if actor is None or not actor.may_retrieve:
-        raise unauthenticated("a delegation with another's credential")
+        raise unauthenticated(Why.FOREIGN_DELEGATION, issuer=sender.issuer)
     return Identified(matched, caller, actor)
 
 
@@ -243,7 +262,7 @@ async def wish_of(identified: Identified, body: Body) -> Wish:
     if route.mode is not RouteMode.GUARD:
         return Wish()
     if identified.principal is None and not route.anonymous:
-        raise Refusal(Code.UNAUTHENTICATED, "no credential", headers=challenge())
+        raise no_credential()
     if route.operation in wishes.BODIES:
         wishes.refuse_query(admitted.query)
         return wishes.of_body(admitted.headers, await body.whole(), route.operation)
@@ -283,7 +302,7 @@ def decide(placed: Placed, decided: Callable[[Decision], None]) -> Granted:
     )
     decided(decision)
     if not decision.allowed:
-        raise Refusal(Code.FORBIDDEN, f"{decision.reason} {' '.join(decision.rules)}".strip())
+        raise placement.denied(Code.FORBIDDEN, decision)
     return Granted(placed, decision)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.decisions.facts import Facts
+from gateway.decisions.fields import STATIONS
 from gateway.egress.tally import Tally
 from gateway.errors import Code, Headers, Refusal
 from gateway.holder import SnapshotHolder
@@ -41,6 +42,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 _time: Final = StationTime._make
+_NEXT: Final = dict(zip(STATIONS, (*STATIONS[1:], STATIONS[-1]), strict=True))
+"""The station after the one that was passed last; nothing comes after *inspect* but the writing."""
 
 
 class RequestSink(Protocol):
@@ -55,7 +58,8 @@ class RequestSink(Protocol):
 class Visit:
     """What is known so far about one request: filled by the stations, read by the record.
 
-    ``believed`` is the peer that sent it, where policy trusts one at that address.
+    ``believed`` is the peer that sent it, where policy trusts one at that address. ``reason`` and
+    ``issuer`` are those of a `Refusal`.
     """
 
     request_id: str
@@ -79,6 +83,8 @@ class Visit:
     tally: Tally = field(default_factory=Tally)
     facts: Facts = field(default_factory=Facts)
     place: Place | None = None
+    reason: str = ""
+    issuer: str = ""
     begun: Begun | None = None
     believed: TrustedPeer | None = None
     lesson: Lesson | None = None
@@ -93,6 +99,11 @@ class Visit:
         self.times.append(_time((station, self._mark_ns, now)))
         self.facts.station = station
         self._mark_ns = now
+
+    def refused(self, refusal: Refusal) -> None:
+        """Note why, and at which station: the one after those that were passed."""
+        self.reason, self.issuer = refusal.why or "", refusal.issuer
+        self.facts.station = _NEXT[self.facts.station]
 
     def walk(self) -> Facts:
         """Begin the stations after *admit*, maybe anew: what an earlier walk found is void,
@@ -131,6 +142,8 @@ class Visit:
             started_ns=self.started_ns,
             ended_ns=time.perf_counter_ns(),
             stations=tuple(self.times),
+            reason=self.reason,
+            issuer=self.issuer,
             event=self.event,
             facts=self.facts,
             bytes_in=body.read_bytes,
@@ -200,6 +213,7 @@ async def recorded(
     try:
         await work
     except Refusal as refusal:
+        visit.refused(refusal)
         await writer.refuse(refusal)
     except CallerGone:
         visit.code = "caller_gone"
@@ -207,13 +221,17 @@ async def recorded(
     except Truncated:
         await writer.abort()
     except asyncio.CancelledError:  # the process ends and has waited for long enough
-        await writer.refuse(Refusal(Code.OVERLOADED, "the process ends"))
+        ending = Refusal(Code.OVERLOADED, "the process ends")
+        visit.refused(ending)
+        await writer.refuse(ending)
     except Exception as error:  # noqa: BLE001 - mapped to a refusal, never to an answer
         # where, not what: the text of an exception may quote a request or a unit
         frames = "".join(traceback.format_tb(error.__traceback__))
         name = type(error).__name__
         _LOG.error("request %s failed: %s\n%s", visit.request_id, name, frames)
-        await writer.refuse(Refusal(Code.INTERNAL, name))
+        failed = Refusal(Code.INTERNAL, name)
+        visit.refused(failed)
+        await writer.refuse(failed)
     finally:
         if visit.place is not None:
             visit.place.leave()

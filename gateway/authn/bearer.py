@@ -22,10 +22,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.authn.claims import issuer_of, principal_of
-from gateway.authn.jws import BadToken, claims_of, read, verify
+from gateway.authn.jws import BadToken, Unverified, claims_of, read, verify
 from gateway.authn.key_source import Fetch, KeySource
 from gateway.authn.revoked import Revoked
 from gateway.errors import Code, Headers, Refusal, challenge
+from gateway.reasons import Why
 from policies.bindings import IssuerBinding
 from policies.decision import PolicyDigest
 from policies.subject import Principal
@@ -54,13 +55,20 @@ def bearer_of(headers: Headers) -> bytes | None:
             return token
     match = _BEARER.fullmatch(found[0].strip(b" \t")) if len(found) == 1 else None
     if match is None:
-        raise unauthenticated("not one well-formed bearer credential")
+        raise unauthenticated(Why.MALFORMED_CREDENTIAL)
     return match.group(1)
 
 
-def unauthenticated(reason: str) -> Refusal:
-    """The refusal of a credential that was sent and is not believed."""
-    return Refusal(Code.UNAUTHENTICATED, reason, headers=challenge("invalid_token"))
+def unauthenticated(why: Why, reason: str = "", *, issuer: str = "") -> Refusal:
+    """The refusal of a credential that was sent and is not believed: the same answer whatever is
+    wrong with it. ``issuer`` is the alias of the one that it names."""
+    return Refusal(
+        Code.UNAUTHENTICATED,
+        reason or why,
+        why=why,
+        issuer=issuer,
+        headers=challenge("invalid_token"),
+    )
 
 
 class Authenticator:
@@ -114,7 +122,7 @@ class Authenticator:
     def refuse_revoked(self, caller: Principal) -> None:
         """Raises: Refusal ``unauthenticated`` for one who is revoked, whoever speaks for it."""
         if self._revoked.subject(caller.subject_id, self._wall_clock()):
-            raise unauthenticated("revoked")
+            raise unauthenticated(Why.REVOKED, issuer=caller.issuer)
 
     def believed_until(self, token: bytes, *, digest: PolicyDigest) -> float:
         """For how long a token that was verified is believed without another look; 0: not.
@@ -142,10 +150,7 @@ class Authenticator:
                 self._remembered.move_to_end(name)
                 return kept[1]
             del self._remembered[name]
-        try:
-            principal = await self._verified(token, issuers, now)
-        except BadToken as error:
-            raise unauthenticated(str(error)) from error
+        principal = await self._verified(token, issuers, now)
         self._forget_on_change()  # fetching keys may have changed their generation
         self._remembered[name] = (min(principal.expires_at, now + REMEMBERED_S), principal)
         if len(self._remembered) > REMEMBERED_MAX:
@@ -155,21 +160,36 @@ class Authenticator:
     async def _verified(
         self, token: bytes, issuers: Sequence[IssuerBinding], now: float
     ) -> Principal:
-        unverified = read(token)
-        # The issuer is read before it is believed, only to find whose keys must have signed.
-        url = issuer_of(claims_of(unverified))
-        binding = next((one for one in issuers if one.url == url), None)
-        if binding is None:
-            raise BadToken("issuer")
+        issuer = ""
+        try:
+            unverified = read(token)
+            # The issuer is read before it is believed, only to find whose keys must have signed,
+            # and for operators to know whose token was refused.
+            url = issuer_of(claims_of(unverified))
+            binding = next((one for one in issuers if one.url == url), None)
+            if binding is None:
+                raise BadToken("issuer", Why.UNKNOWN_ISSUER)
+            issuer = binding.alias
+            return await self._believed(unverified, binding, now)
+        except BadToken as error:
+            raise unauthenticated(error.why, str(error), issuer=issuer) from error
+        except Refusal as refusal:
+            refusal.issuer = issuer
+            raise
+
+    async def _believed(
+        self, unverified: Unverified, binding: IssuerBinding, now: float
+    ) -> Principal:
+        """Whom a token of this issuer names. Raises: BadToken; Refusal, see `KeySource`."""
         if unverified.algorithm not in binding.algorithms:
-            raise BadToken("algorithm not allowed for this issuer")
+            raise BadToken("algorithm not allowed for this issuer", Why.WRONG_ALGORITHM)
         key = await self._source(binding).key_for(unverified.kid, unverified.algorithm)
         verify(unverified, key)
         claims = claims_of(unverified)
         principal = principal_of(claims, typ=unverified.typ, binding=binding, now=now)
         revoked = self._revoked
         if revoked.token(claims, now) or revoked.subject(principal.subject_id, now):
-            raise BadToken("revoked")
+            raise BadToken("revoked", Why.REVOKED)
         return principal
 
     def _source(self, binding: IssuerBinding) -> KeySource:

@@ -16,6 +16,7 @@ from typing import Final
 
 from gateway.authn.jws import BadToken
 from gateway.ingress.strict_json import Json
+from gateway.reasons import Why
 from policies.bindings import IssuerBinding
 from policies.subject import Principal
 
@@ -56,23 +57,23 @@ def principal_of(
     Raises: BadToken.
     """
     if typ not in _TYPES or not _NOT_ACCESS.isdisjoint(claims):
-        raise BadToken("not an access token")
+        raise BadToken("not an access token", Why.NOT_AN_ACCESS_TOKEN)
     for name, words in _USES.items():
         use = claims.get(name)
         if name in claims and not (isinstance(use, str) and use.lower() in words):
-            raise BadToken("not an access token by its own words")
+            raise BadToken("not an access token by its own words", Why.NOT_AN_ACCESS_TOKEN)
     if _BOUND in claims:
-        raise BadToken("bound to a key, and no proof of it is taken here")
+        raise BadToken("bound to a key, and no proof of it is taken here", Why.BOUND_TOKEN)
     if claims.get("iss") != binding.url:
-        raise BadToken("issuer")
+        raise BadToken("issuer", Why.UNKNOWN_ISSUER)
     check_audience(claims, binding.token_audience)
     expires_at = check_times(claims, now=now, age_max_s=float(binding.max_age_seconds))
     sub = claims.get("sub")
     if not isinstance(sub, str) or not _SUB.fullmatch(sub):
-        raise BadToken("sub")
+        raise BadToken("sub", Why.BAD_CLAIM)
     jti = claims.get("jti", "absent")
     if not isinstance(jti, str) or not 0 < len(jti) <= WORD_MAX:
-        raise BadToken("jti")  # nobody could revoke it
+        raise BadToken("jti", Why.BAD_CLAIM)  # nobody could revoke it
     return Principal(
         issuer=binding.alias,
         subject_id=subject_id(binding.url, sub),
@@ -88,9 +89,9 @@ def check_audience(claims: dict[str, Json], expected: str) -> None:
     found = claims.get("aud")
     listed = [found] if isinstance(found, str) else found
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise BadToken("aud")
+        raise BadToken("aud", Why.WRONG_TOKEN_AUDIENCE)
     if expected not in listed:
-        raise BadToken("aud")
+        raise BadToken("aud", Why.WRONG_TOKEN_AUDIENCE)
 
 
 def check_times(claims: dict[str, Json], *, now: float, age_max_s: float) -> float:
@@ -102,22 +103,22 @@ def check_times(claims: dict[str, Json], *, now: float, age_max_s: float) -> flo
     ends, issued = _number(claims, "exp"), _number(claims, "iat")
     begins = _number(claims, "nbf") if "nbf" in claims else issued
     if now >= ends + LEEWAY_S:
-        raise BadToken("exp")
+        raise BadToken("exp", Why.EXPIRED)
     if begins > now + LEEWAY_S or issued > now + LEEWAY_S:
-        raise BadToken("nbf or iat")
+        raise BadToken("nbf or iat", Why.NOT_YET_VALID)
     if now - issued > age_max_s + LEEWAY_S:
-        raise BadToken("too old")
+        raise BadToken("too old", Why.TOO_OLD)
     return min(ends, issued + age_max_s)
 
 
 def _number(claims: dict[str, Json], name: str) -> float:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadToken(name)
+        raise BadToken(name, Why.BAD_CLAIM)
     try:
         number = float(value)
     except OverflowError:
-        raise BadToken(name) from None
+        raise BadToken(name, Why.BAD_CLAIM) from None
     if not math.isfinite(number) or number <= 0:
-        raise BadToken(name)
+        raise BadToken(name, Why.BAD_CLAIM)
     return number

@@ -21,6 +21,7 @@ from gateway.authn.jws import BadToken, claims_of, read, verify
 from gateway.authn.own_keys import ALGORITHM, OwnKeys
 from gateway.errors import Headers
 from gateway.ingress.strict_json import Json
+from gateway.reasons import Why
 from policies.decision import PolicyDigest
 from policies.subject import Principal
 
@@ -40,7 +41,7 @@ def delegation_of(headers: Headers) -> bytes | None:
     """
     found = [value.strip(b" \t") for name, value in headers if name == HEADER]
     if len(found) > 1:
-        raise unauthenticated("two delegations")
+        raise unauthenticated(Why.BAD_DELEGATION, "two delegations")
     return found[0] if found else None
 
 
@@ -134,7 +135,9 @@ def accept(token: bytes, keys: OwnKeys, *, gateway_id: str, now: float) -> tuple
         expires_at = check_times(claims, now=now, age_max_s=LIFE_S)
         return _principal(claims, expires_at), _text(_object(claims, "act"), "sub")
     except BadToken as error:
-        raise unauthenticated(f"delegation: {error}") from error
+        over = error.why in {Why.EXPIRED, Why.TOO_OLD}
+        why = Why.DELEGATION_EXPIRED if over else Why.BAD_DELEGATION
+        raise unauthenticated(why, f"delegation: {error}") from error
 
 
 def _principal(claims: dict[str, Json], expires_at: float) -> Principal:

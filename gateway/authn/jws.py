@@ -23,6 +23,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from gateway.errors import GatewayError
 from gateway.ingress.strict_json import Json, NotStrictJson, parse_object
+from gateway.reasons import Why
 
 TOKEN_BYTES_MAX: Final = 16 * 1024
 HEADER_BYTES_MAX: Final = 2 * 1024
@@ -50,7 +51,11 @@ an ES256 signature."""
 
 
 class BadToken(GatewayError):
-    """The token cannot be believed. The text is for operators and names no content."""
+    """The token cannot be believed. The text names no content; ``why`` is what logs tell."""
+
+    def __init__(self, text: str, why: Why = Why.MALFORMED_TOKEN) -> None:
+        self.why = why
+        super().__init__(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ def read(text: bytes, algorithms: Collection[str] = ASYMMETRIC) -> Unverified:
         raise BadToken("a header that names a key or an extension")
     algorithm, kid, typ = header.get("alg"), header.get("kid"), header.get("typ", "")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
-        raise BadToken("algorithm not allowed")
+        raise BadToken("algorithm not allowed", Why.WRONG_ALGORITHM)
     if kid is not None and (not isinstance(kid, str) or not 0 < len(kid) <= 256):
         raise BadToken("kid is not a short text")
     if not isinstance(typ, str):
@@ -134,16 +139,16 @@ def verify(token: Unverified, key: PublicKey) -> None:
     Raises: BadToken. Cost: 25 us (RS256), 85 us (ES256) to 110 us (EdDSA).
     """
     if token.algorithm not in _VERIFIERS or not fits(key, token.algorithm):
-        raise BadToken("the key does not fit the algorithm")
+        raise BadToken("the key does not fit the algorithm", Why.WRONG_ALGORITHM)
     signed, _, signature = token.text.rpartition(b".")
     try:
         verifier = _VERIFIERS[token.algorithm]
         verifier.check_key(key)
         good = verifier.verify(signed, decode_base64url(signature), key)
     except (JoseError, ValueError) as error:
-        raise BadToken("signature") from error
+        raise BadToken("signature", Why.BAD_SIGNATURE) from error
     if not good:
-        raise BadToken("signature")
+        raise BadToken("signature", Why.BAD_SIGNATURE)
 
 
 def claims_of(token: Unverified) -> dict[str, Json]:

@@ -24,6 +24,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from gateway.authn.jws import BadToken, PublicKey, fits
 from gateway.errors import Code, GatewayError, Refusal
 from gateway.ingress.strict_json import NotStrictJson, parse_object
+from gateway.reasons import Why
 
 FRESH_S: Final = 300.0
 REFRESH_S: Final = 30.0
@@ -106,12 +107,16 @@ class KeySource:
         if self._uri and self._clock() - self._good_at > FRESH_S:
             await self._refresh()
         if not self.healthy:
-            raise Refusal(Code.IDENTITY_UNAVAILABLE, "no keys of the issuer")
+            raise Refusal(
+                Code.IDENTITY_UNAVAILABLE,
+                "no keys of the issuer",
+                why=Why.ISSUER_KEYS_UNAVAILABLE,
+            )
         found = self._select(kid, algorithm)
         if not found and self._uri and await self._refresh():
             found = self._select(kid, algorithm)
         if len(found) != 1:
-            raise BadToken("no single key for this header")
+            raise BadToken("no single key for this header", Why.UNKNOWN_KEY)
         return found[0]
 
     def _select(self, kid: str | None, algorithm: str) -> list[PublicKey]:

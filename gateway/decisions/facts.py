@@ -65,8 +65,8 @@ NO_UNITS: Final[Counting] = _NoUnits()
 class Facts:
     """One request as far as it came. None: it did not come that far (or there is none).
 
-    ``station`` is the last one that was passed. ``identified`` tells an anonymous caller
-    (``principal`` None) from one that nobody looked at yet. ``decisions`` are
+    ``station`` is the last one that was passed, or the one that refused. ``identified`` tells an
+    anonymous caller (``principal`` None) from one that nobody looked at yet. ``decisions`` are
     the policy's, in the order in which they were made.
     """
 

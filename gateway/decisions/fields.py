@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gateway.reasons import Why
+
 SCHEMA: Final = "audience-gateway/decision/1"
 STARS: Final = "***"
 WORD_CHARACTERS: Final = "[A-Za-z0-9_.:=/+@-]"
@@ -29,14 +31,9 @@ WORD: Final = re.compile(f"{WORD_CHARACTERS}{{0,{WORD_MAX}}}")
 MASKED: Final = re.compile(r"\*\*\*|~[0-9a-f]{24}")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 STATIONS: Final = ("", "admit", "match", "identify", "place", "decide", "relay", "inspect")
-REASONS: Final = (
-    "",
-    "rule",
-    "no_rule",
-    "denied_by_rule",
-    "no_audience",
-    "ambiguous_audience",
-)
+POLICY_REASONS: Final = ("rule", "no_rule", "denied_by_rule", "no_audience", "ambiguous_audience")
+"""Why a decision of the policy fell as it did."""
+REASONS: Final = tuple(dict.fromkeys(("", *POLICY_REASONS, *map(str, Why))))
 
 
 class Form(StrEnum):
@@ -77,7 +74,11 @@ FIELDS: Final = (
     ),
     Field("route", Form.WORD, "id of the matched route, never a path; empty: none"),
     Field("method", Form.WORD, "HTTP method; `_OTHER` for an unknown one"),
-    Field("issuer", Form.WORD, "alias of the caller's issuer; empty: no credential accepted"),
+    Field(
+        "issuer",
+        Form.WORD,
+        "alias of the caller's issuer; of the one that a refused credential names, unproven",
+    ),
     Field("claims", Form.WORDS, "`claim=alias` pairs of the verified claims, sorted"),
     Field("audience", Form.WORD, "where policy placed the caller; empty: nowhere"),
     Field("profile", Form.WORD, "the caller's own profile"),
@@ -86,14 +87,22 @@ FIELDS: Final = (
     Field("purpose", Form.WORD, "purpose named, as far as the vocabulary has it"),
     Field("narrowed", Form.WORD, "profile that the request named to narrow itself"),
     Field("actor", Form.WORD, "upstream that acts for the caller; empty: none"),
-    Field("station", Form.STATION, "the last station that the request passed"),
+    Field(
+        "station",
+        Form.STATION,
+        "the station that refused the request, else the last one that it passed",
+    ),
     Field("effect", Form.EFFECT, "`allow`, or `deny` for every refused request"),
     Field(
         "code",
         Form.WORD,
         "code of a refusal, `caller_gone`, `truncated`, or `stream_*`: why we ended it",
     ),
-    Field("reason", Form.REASON, "why the last decision of the policy fell as it did"),
+    Field(
+        "reason",
+        Form.REASON,
+        "why the caller was refused (below), else why the policy's last decision fell as it did",
+    ),
     Field("rules", Form.WORDS, "ids of the rules that decided: placement, then route"),
     Field("units.returned", Form.COUNT, "governed objects in the answer that left"),
     Field("units.denied", Form.COUNT, "units that were kept from the caller at the door"),

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.decisions.fields import POLICY_REASONS
 from policies.decision import Effect
 
 FOR_REQUEST: Final = (
     "policy_digest",
+    "surface",
     "route",
     "method",
     "issuer",
@@ -35,8 +37,8 @@ FOR_UNITS: Final = (
     "classes.not_by_class",
 )
 """What the decisions on a request's units depend on, and what came of them."""
-UNPOLICED: Final = frozenset({"", "admit", "match"})
-"""Stations after which a request that ends was refused before policy decided about its caller."""
+UNPOLICED: Final = frozenset({"", "admit", "match", "identify"})
+"""Stations at which a request that ends was refused before policy decided about its caller."""
 
 _NAMED: Final[Mapping[str, str]] = {
     "bad_request": "purpose",
@@ -136,11 +138,19 @@ class DecisionRecord:
         """Why placement and route of this request cannot be decided anew; empty: they can."""
         if gone := self.unknown(*FOR_REQUEST):
             return gone
-        if self.station in UNPOLICED:
+        if self.surface == "admin":
+            return ("a question of an operator",)
+        if self.station in UNPOLICED and not self._passed_identify:
             return (f"refused before policy: {self.code or 'no decision'}",)
         if self.code in _NAMED and not getattr(self, _NAMED[self.code]):
             return ("refused for a word that no record keeps",)
         return ()
+
+    @property
+    def _passed_identify(self) -> bool:
+        """A record of before the refusing station was told: `identify` was the last one passed,
+        and policy had spoken."""
+        return self.station == "identify" and self.reason in POLICY_REASONS
 
     @property
     def unit_obstacles(self) -> tuple[str, ...]:

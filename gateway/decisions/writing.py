@@ -48,7 +48,7 @@ def values_of(record: RequestRecord, *, sampled: float) -> Values:
         "surface": record.surface,
         "route": record.route,
         "method": method_word(record.method),
-        "issuer": principal.issuer if principal is not None else "",
+        "issuer": principal.issuer if principal is not None else record.issuer,
         "claims": _claims(principal),
         "audience": record.audience,
         "profile": record.profile,
@@ -60,7 +60,7 @@ def values_of(record: RequestRecord, *, sampled: float) -> Values:
         "station": facts.station,
         "effect": record.decision,
         "code": record.code,
-        "reason": decisions[-1].reason if decisions else "",
+        "reason": record.reason or (decisions[-1].reason if decisions else ""),
         "rules": list(dict.fromkeys(rule for one in decisions for rule in one.rules)),
         "units": {
             "returned": counts.returned,

@@ -30,8 +30,7 @@ from policies.shadow.units import about, joined, readable
 from policies.snapshot import Snapshot
 from policies.vocabulary import CONSENTS
 
-_PLACED: Final = frozenset({"place", "decide", "relay", "inspect"})
-_ROUTED: Final = _PLACED - {"place"}
+_ROUTED: Final = frozenset({"relay", "inspect"})
 _NOBODY: Final = frozenset({"no_audience", "ambiguous_audience", "unauthenticated"})
 
 
@@ -164,14 +163,15 @@ class RecordedSide:
 
     def placed(self, asked: Asked) -> Said:  # noqa: ARG002 - the record is of this question
         record = self.record
-        if record.station not in _PLACED:
+        if not record.audience:
             return NOTHING
         return Said(record.profile, record.rules, agent=record.audience == AGENT)
 
     def routed(self, asked: Asked, profile: str) -> Said | None:  # noqa: ARG002 - likewise
-        if self.record.station in _ROUTED:
-            return Said(self.record.route, self.record.rules)
-        return NOTHING if self.record.code == "forbidden" else None
+        record, refused = self.record, self.record.code == "forbidden"
+        if record.station in _ROUTED or (record.station == "decide" and not refused):
+            return Said(record.route, record.rules)
+        return NOTHING if refused else None
 
     def narrowed(self, word: str) -> Said:
         """Only a wish that was followed is recorded."""
@@ -189,7 +189,7 @@ def asked_of(record: DecisionRecord) -> Asked:
     """What the decisions about a recorded request depended on."""
     known = not record.unknown("purpose")
     claims, task = record.claim_sets, record.task_scope
-    if record.station not in _PLACED:
+    if not record.audience:
         task = task_in_force(task, claims.get("task_scopes", frozenset()))
     return Asked(
         issuer=record.issuer,

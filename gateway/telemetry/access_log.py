@@ -47,6 +47,7 @@ def line(record: RequestRecord) -> str:
         record.profile,
         record.decision,
         record.code,
+        record.reason,
         record.policy_digest,
     )
     return (
@@ -67,6 +68,7 @@ def _common(
     profile: str,
     decision: str,
     code: str,
+    reason: str,
     digest: str,
 ) -> tuple[str, str]:
     """What stands before the request id of such records, and what behind it."""
@@ -82,6 +84,7 @@ def _common(
             decision=decision,
             status=status,
             code=code,
+            reason=reason,
             policy_digest=digest,
             began_ns=0,
             started_ns=0,

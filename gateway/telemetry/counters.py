@@ -27,16 +27,19 @@ Levels = Callable[[], Iterable[tuple[_Key, float]]]
 """Reads levels by the values of their labels."""
 _LOOKS_MAX: Final = 100
 _REQUEST: Final = ("method", "route", "audience", "decision", "status", "code")
+_REASON: Final = ("reason",)
 _DURATION: Final = ("route",)
 _EVENT: Final = ("kind", "layer", "action")
 
 
 class Counters:
-    """Requests, durations and security events since the start, plus gauges read on demand."""
+    """Requests, durations, refused callers and security events since the start, plus gauges that
+    are read on demand."""
 
     def __init__(self) -> None:
         self.requests: dict[_Key, int] = {}
         self.durations: dict[_Key, list[float]] = {}
+        self.refusals: dict[_Key, int] = {}
         self.events: dict[_Key, int] = {}
         self._levels: dict[str, tuple[str, tuple[str, ...], Levels]] = {}
         self._families: dict[str, tuple[str, tuple[str, ...], Mapping[_Key, int]]] = {}
@@ -74,6 +77,9 @@ class Counters:
             record.code,
         )
         self.requests[key] = self.requests.get(key, 0) + 1
+        if record.reason:
+            why = (record.reason,)
+            self.refusals[why] = self.refusals.get(why, 0) + 1
         seconds = record.duration_ns / 1e9
         row = self.durations.get((record.route,))
         if row is None:
@@ -89,6 +95,9 @@ class Counters:
         """The counts in Prometheus' text exposition format, version 0.0.4."""
         lines: list[str] = []
         _counter(lines, "gateway_requests_total", "Finished requests.", _REQUEST, self.requests)
+        _counter(
+            lines, "gateway_refusals_total", "Callers refused, by why.", _REASON, self.refusals
+        )
         _counter(lines, "gateway_security_events_total", "Journaled.", _EVENT, self.events)
         for family, (help_text, names, rows) in sorted(self._families.items()):
             _counter(lines, family, help_text, names, rows)
@@ -117,6 +126,7 @@ class Counters:
 
         self._meter = meter
         _observe(meter, "gateway.requests", _REQUEST, self.requests, "{request}")
+        _observe(meter, "gateway.refusals", _REASON, self.refusals, "{request}")
         _observe(meter, "gateway.security_events", _EVENT, self.events, "{event}")
         meter.create_observable_counter("gateway.request.time", [durations], "s")
         for name, (_, names, rows) in self._families.items():

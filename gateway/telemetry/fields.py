@@ -29,6 +29,7 @@ REQUEST: Final = frozenset(
         "gateway.profile",
         "gateway.decision",
         "gateway.code",
+        "gateway.reason",
         "gateway.policy_digest",
     }
 )
@@ -69,7 +70,9 @@ class RequestRecord:
     ``began_ns`` is the wall clock (``time.time_ns``) and ``started_ns``/``ended_ns`` are
     ``time.perf_counter_ns`` of the same request. ``route`` is the id of the matched route
     (empty: none matched), ``code`` the stable error code (empty: none), ``decision``
-    ``allow`` or ``deny``. ``event`` is set when the journal holds one for this request.
+    ``allow`` or ``deny``. ``reason`` is a word of ``gateway.reasons`` (empty: refused for what
+    its code says, or not at all), ``issuer`` what a refused credential names, for the decision
+    log only, where it can be masked. ``event`` is set when the journal holds one for this request.
     ``facts`` are for the decision log; no span and no line of the access log reads them.
     """
 
@@ -88,6 +91,8 @@ class RequestRecord:
     started_ns: int
     ended_ns: int
     stations: tuple[StationTime, ...] = ()
+    reason: str = ""
+    issuer: str = ""
     event: SecurityEvent | None = None
     facts: Facts = field(default_factory=Facts)
     bytes_in: int = 0
@@ -124,6 +129,7 @@ def of_request(record: RequestRecord) -> dict[str, Value]:
             "gateway.profile": record.profile,
             "gateway.decision": record.decision,
             "gateway.code": record.code,
+            "gateway.reason": record.reason,
             "gateway.policy_digest": record.policy_digest,
         },
         REQUEST,

@@ -151,7 +151,7 @@ def test_a_callers_own_assertion_never_reaches_the_upstream(stage: Stage) -> Non
 
 
 def test_headers_of_the_standard_librarys_server_are_read(stage: Stage) -> None:
-    """``self.headers`` of its handlers: who iterates over it gets names, so it is asked for pairs."""
+    """``self.headers`` of its handlers: iterated over it gives names, so it is asked for pairs."""
     headers = parsed(*(f"{name}: {value}" for name, value in relayed(stage)))
     found = verify(
         headers, "GET", PATH, audience=AUDIENCE, keys=published(stage), issuer=GATEWAY_ID

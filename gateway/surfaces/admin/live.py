@@ -23,6 +23,8 @@ from gateway.journal.event import (
     JournalUnavailable,
     SecurityEvent,
 )
+from gateway.placement import denied
+from gateway.reasons import Why
 from gateway.surfaces.admin.asked import Answered, Asked
 from gateway.surfaces.admin.stores import Counted, LiveCounts, StoreDown
 from gateway.surfaces.admin.wire import LiveProfile, LiveReply, LiveRequest, Mode, Touched
@@ -177,9 +179,9 @@ def placed(snapshot: Snapshot, principal: Principal) -> tuple[SubjectWire, Scope
     decision = snapshot.place(principal.issuer, principal.claims)
     if not decision.allowed:
         ambiguous = decision.reason == "ambiguous_audience"
-        raise Refusal(Code.AMBIGUOUS_AUDIENCE if ambiguous else Code.NO_AUDIENCE, decision.reason)
+        raise denied(Code.AMBIGUOUS_AUDIENCE if ambiguous else Code.NO_AUDIENCE, decision)
     if decision.value == _ONE_BY_ONE:
-        raise Refusal(Code.NO_AUDIENCE, "agents have no tool here")
+        raise Refusal(Code.NO_AUDIENCE, "agents have no tool here", why=Why.NO_TOOL)
     subject = SubjectWire(
         subject_id=principal.subject_id,
         audience=decision.value,

@@ -25,7 +25,7 @@ from gateway.errors import (
     Code,
     Headers,
     Refusal,
-    challenge,
+    no_credential,
     problem_body,
     status_of,
 )
@@ -36,6 +36,8 @@ from gateway.ingress.normalise import ends_in_slash
 from gateway.ingress.strict_json import NotStrictJson, parse_object
 from gateway.journal.access import AccessJournal, AdminAccess
 from gateway.journal.event import JournalUnavailable
+from gateway.placement import denied
+from gateway.reasons import Why
 from gateway.relay.headers import PRIVATE
 from gateway.routes.wishes import first_fault, refuse_query, require_json
 from gateway.surfaces.admin.asked import Answered, Asked, Door
@@ -91,6 +93,7 @@ class AdminPlane:
         admitted = stations.admit(
             scope, request_id=visit.request_id, trace=visit.trace, ends_at=0.0
         )
+        visit.passed("admit")
         if ends_in_slash(admitted.segments):
             raise Refusal(Code.BAD_PATH, "a slash at the end")
         door = self.doors.get(admitted.raw_path)
@@ -100,16 +103,20 @@ class AdminPlane:
         if admitted.method != "POST":
             raise Refusal(Code.METHOD_NOT_ALLOWED, "POST", headers=((b"allow", b"POST"),))
         refuse_query(admitted.query)
+        visit.passed("match")
         asked = await self._asked(admitted.headers, visit)
-        if not any(asked.snapshot.decide_admin(asked.roles, one).allowed for one in door.actions):
-            raise Refusal(Code.FORBIDDEN, "no role of this caller may use the door")
+        visit.passed("identify")
+        visit.passed("place")  # an operator is in no audience here
+        decisions = [asked.snapshot.decide_admin(asked.roles, one) for one in door.actions]
+        if not any(decision.allowed for decision in decisions):
+            raise denied(Code.FORBIDDEN, decisions[0])  # of every action of the door
         request = await _read(door, admitted.headers, body)
         action, decision = self._decided(asked, door.actions_of(request))
         if decision.allowed:
+            visit.passed("decide")
             answered = await door.answer(asked, request)
         else:
-            told = f"{decision.reason} {' '.join(decision.rules)}".strip()
-            answered = Answered(Refusal(Code.FORBIDDEN, told), {})
+            answered = Answered(denied(Code.FORBIDDEN, decision), {})
         visit.trace = replace(visit.trace, sampled=True)  # a use is always traced
         await self._journal(asked, action, decision, request.reason, answered)
         visit.decision = decision.effect.value
@@ -123,13 +130,18 @@ class AdminPlane:
         visit.digest = snapshot.digest
         token = bearer_of(headers)
         if token is None:
-            raise Refusal(Code.UNAUTHENTICATED, "no credential", headers=challenge())
+            raise no_credential()
         principal = await self.authenticator.principal(
             token, issuers=snapshot.issuers, digest=snapshot.digest
         )
+        visit.facts.principal = principal
         rules = snapshot.table.relations[Kind.ADMIN].entries.values()
         if not any(verdict.allowed for verdict in rules):
-            raise Refusal(Code.ADMIN_DISABLED, "rules/admin.csv allows nobody anything")
+            raise Refusal(
+                Code.ADMIN_DISABLED,
+                "rules/admin.csv allows nobody anything",
+                why=Why.ADMIN_DISABLED,
+            )
         return Asked(
             principal=principal,
             snapshot=snapshot,

@@ -17,6 +17,7 @@ from typing import Annotated, Final, Protocol
 from pydantic import Field
 
 from gateway.errors import Code, Refusal
+from gateway.reasons import Why
 from gateway.surfaces.admin.asked import Answered, Asked, Door
 from gateway.surfaces.admin.wire import Question, Wire
 from policies.kinds import AdminAction
@@ -222,7 +223,9 @@ async def _of_own_source(
     """What ``work`` gives, off the event loop, if the source is the operator's own."""
     told: dict[str, str | int] = {"source": request.source}
     if request.source not in asked.principal.claims.get("sources", frozenset()):
-        refusal = Refusal(Code.FORBIDDEN, "the source is none of this operator's")
+        refusal = Refusal(
+            Code.FORBIDDEN, "the source is none of this operator's", why=Why.FOREIGN_SOURCE
+        )
         return Answered(refusal, told | {"refused": str(refusal.code)})
     try:
         reply, more = await asyncio.to_thread(work)

@@ -19,6 +19,7 @@ from gateway import stations
 from gateway.app import DataPlane
 from gateway.errors import PROBLEM_JSON, Code, Headers, Refusal, problem_body, status_of
 from gateway.ingress.body import Body
+from gateway.reasons import Why
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Passage
 from gateway.stations import Granted
@@ -84,7 +85,11 @@ class ForwardAuth:
             raise Refusal(Code.NOT_FOUND, "no such dialect")
         peer = visit.believed
         if peer is None or not dialect.words <= set(peer.headers):
-            raise Refusal(Code.FORBIDDEN, f"policy believes no peer here under `{dialect.name}`")
+            raise Refusal(
+                Code.FORBIDDEN,
+                f"policy believes no peer here under `{dialect.name}`",
+                why=Why.UNTRUSTED_PROXY,
+            )
         told = read(dialect, headers, peer)
         visit.peer, socket = address_of(told) or visit.peer, visit.peer
         visit.method = method_of(told)

@@ -19,6 +19,7 @@ from gateway.decisions.redaction import Redaction
 from gateway.decisions.sinks import Entry, LineSink, Sink
 from gateway.egress.registry import Key, Label, Registered
 from gateway.egress.tally import Tally
+from gateway.reasons import Why
 from gateway.routes.wishes import Wish
 from gateway.telemetry.fields import RequestRecord
 from gateway.telemetry.trace import TraceContext
@@ -179,5 +180,7 @@ def requests(draw: st.DrawFn, snapshot: Snapshot) -> RequestRecord:
         code="" if allowed else draw(st.sampled_from(["forbidden", "not_found", "internal"])),
         method=draw(st.one_of(st.sampled_from(["GET", "POST"]), free)),
         request_id=draw(st.from_regex(r"[A-Za-z0-9_.-]{8,64}", fullmatch=True)),
+        reason="" if allowed else draw(st.sampled_from(["", *Why])),
+        issuer="" if allowed else draw(st.sampled_from(["", "idp:agents"])),
         ended_ns=draw(st.integers(0, 10**12)),
     )

@@ -72,27 +72,27 @@ def test_an_anonymous_visitor_is_recorded_with_the_row_that_lets_it_in(stage: St
 @pytest.mark.parametrize(
     ("target", "audience", "claims", "code", "station", "reason", "rules"),
     [
-        ("/v1//scope", "customer", {}, "bad_path", "", "", ()),
-        ("/v1/scope/", "customer", {}, "bad_path", "admit", "", ()),
-        ("/nowhere", "customer", {}, "not_found", "admit", "", ()),
-        ("/v1/scope", None, {}, "unauthenticated", "match", "", ()),
-        ("/v1/scope", "customer", {"exp": 1}, "unauthenticated", "match", "", ()),
-        ("/v1/scope?x=1", "customer", {}, "bad_query", "match", "", ()),
-        ("/portal/partner/x", None, {}, "unauthenticated", "identify", "no_rule", ()),
-        ("/v1/scope", "customer", {"groups": []}, "no_audience", "identify", "no_audience", ()),
+        ("/v1//scope", "customer", {}, "bad_path", "admit", "", ()),
+        ("/v1/scope/", "customer", {}, "bad_path", "match", "", ()),
+        ("/nowhere", "customer", {}, "not_found", "match", "", ()),
+        ("/v1/scope", None, {}, "unauthenticated", "identify", "no_credential", ()),
+        ("/v1/scope", "customer", {"exp": 1}, "unauthenticated", "identify", "expired", ()),
+        ("/v1/scope?x=1", "customer", {}, "bad_query", "identify", "", ()),
+        ("/portal/partner/x", None, {}, "unauthenticated", "place", "no_credential", ()),
+        ("/v1/scope", "customer", {"groups": []}, "no_audience", "place", "no_audience", ()),
         (
             "/v1/scope",
             "customer",
             {"groups": ["customers", "suspended"]},
             "no_audience",
-            "identify",
+            "place",
             "no_audience",
             ("A-CUS-X",),
         ),
-        ("/portal/employee/x", "customer", {}, "forbidden", "place", "no_rule", ("A-CUS-1",)),
+        ("/portal/employee/x", "customer", {}, "forbidden", "decide", "no_rule", ("A-CUS-1",)),
     ],
 )
-def test_a_refusal_says_how_far_the_request_came_and_which_rule_spoke(
+def test_a_refusal_says_which_station_refused_and_which_rule_spoke(
     stage: Stage,
     target: str,
     audience: str | None,
@@ -105,7 +105,7 @@ def test_a_refusal_says_how_far_the_request_came_and_which_rule_spoke(
     record = get(stage, target, audience, **claims)
     assert (record.effect, record.code, record.station) == (Effect.DENY, code, station)
     assert (record.reason, record.rules) == (reason, rules)
-    assert bool(record.request_obstacles) == (station in {"", "admit", "match"})
+    assert bool(record.request_obstacles) == (station in {"admit", "match", "identify"})
 
 
 def test_wishes_stand_in_the_record_only_as_words_of_the_policy(stage: Stage) -> None:

@@ -257,7 +257,7 @@ def test_record_says_what_was_decided_and_for_whom(deciding: Stage) -> None:
     assert (denied.peer, denied.decision, denied.code) == ("127.0.0.11", "deny", "forbidden")
     assert denied.facts.subject is not None
     assert denied.facts.decisions[-1].allowed is False
-    assert denied.facts.station == "place"
+    assert denied.facts.station == "decide"
 
 
 def test_visitors_of_one_site_share_an_allowance(deciding: Stage) -> None:

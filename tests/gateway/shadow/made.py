@@ -106,11 +106,11 @@ def request(
             decided=decisions.append,
         )  # fmt: skip
     except Refusal:
-        facts.station = "identify"
+        facts.station = "place"
     else:
         decision = policy.decide_route(facts.subject.audience, route, method)
         decisions.append(decision)
-        facts.station = "inspect" if decision.allowed else "place"
+        facts.station = "inspect" if decision.allowed else "decide"
     return facts
 
 

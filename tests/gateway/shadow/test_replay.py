@@ -155,16 +155,39 @@ def changed(line: str, **values: Any) -> str:
     return json.dumps(json.loads(line) | values)
 
 
+def before(line: str) -> str:
+    """The same record as a log has it of before the refusing station was told: the one passed."""
+    told = json.loads(line)
+    passed = {"place": "identify", "decide": "place"}
+    refused = told["effect"] == "deny"
+    return changed(line, station=passed[told["station"]] if refused else told["station"])
+
+
+@given(st.lists(requests(), min_size=1, max_size=5))
+def test_a_log_of_before_is_replayed_alike(candidate: Snapshot, asked: list[Asking]) -> None:
+    lines = [one.line for one in asked]
+    for base in (SHIPPED, None):
+        now, then = replay(lines, candidate, base), replay([*map(before, lines)], candidate, base)
+        assert (now.skipped, then.skipped) == ({}, {})
+        assert now.tallies[SHIPPED.digest].seen == then.tallies[SHIPPED.digest].seen
+        assert now.tallies[SHIPPED.digest].compared == then.tallies[SHIPPED.digest].compared
+
+
 SKIPPED = [
     ("recorded under another policy than the base", {"policy_digest": "0" * 64}),
     ("not reproduced by the base: another placement", {"profile": "partner"}),
     ("not reproduced by the base: another verdict on the route",
-     {"station": "place", "effect": "deny", "code": "forbidden"}),
+     {"station": "decide", "effect": "deny", "code": "forbidden"}),
     ("not reproduced by the base: a profile that it does not have",
      {"profiles": ["employee", "gone"]}),
     ("refused before policy: not_found", {"station": "admit", "code": "not_found"}),
     ("refused before a profile was found: task_scope_required",
-     {"station": "identify", "audience": "", "profile": "", "code": "task_scope_required"}),
+     {"station": "place", "audience": "", "profile": "", "code": "task_scope_required"}),
+    ("refused before policy: unauthenticated",
+     {"station": "identify", "audience": "", "profile": "", "code": "unauthenticated",
+      "reason": "revoked", "claims": [], "rules": []}),
+    ("a question of an operator", {"surface": "admin"}),
+    ("masked: surface", {"surface": "***", "masked": ["surface"]}),
     ("masked: claims", {"claims": ["***"], "masked": ["claims"]}),
 ]  # fmt: skip
 
