@@ -72,6 +72,16 @@ def visibility(database: Database) -> str:
     return str(row[0])
 
 
+def close_to_outsiders(ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activate a policy under which customers and partners read nothing of low risk."""
+    closed = folder / "closed"
+    shutil.copytree(DEFAULT_FOLDER, closed, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    with (closed / "rules" / "units.csv").open("a") as rules:
+        rules.write("p, U-X-CLOSED, customer|partner, all, all, all, low, all, all, all, deny\n")
+    assert ask("policy", "activate", str(closed))[0] == 0
+    monkeypatch.setenv("GATEWAY_POLICY", str(closed))
+
+
 def test_a_widening_is_listed_shown_and_approved_and_stands_in_the_journal(
     ask: Ask, database: Database, tmp_path: Path
 ) -> None:
@@ -174,12 +184,7 @@ def test_a_change_that_opens_to_nobody_any_more_takes_who_could_have_approved_it
     open it again, and asks no approver then."""
     ingest(ask, tmp_path, "carol")
     ingest(ask, tmp_path, "carol", visibility="public")
-    closed = tmp_path / "closed"
-    shutil.copytree(DEFAULT_FOLDER, closed, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    with (closed / "rules" / "units.csv").open("a") as rules:
-        rules.write("p, U-X-CLOSED, customer|partner, all, all, all, low, all, all, all, deny\n")
-    assert ask("policy", "activate", str(closed))[0] == 0
-    monkeypatch.setenv("GATEWAY_POLICY", str(closed))
+    close_to_outsiders(ask, tmp_path, monkeypatch)
     (change,) = pending(ask)
     assert (change["gains_now"], set(change["gained"])) == ([], {"customer", "partner"})
     for options in (
@@ -195,6 +200,30 @@ def test_a_change_that_opens_to_nobody_any_more_takes_who_could_have_approved_it
     code, out, _ = ask("labels", "approve", change["id"], *RISK)
     assert (code, "opened to nobody by L-OUT-1 of policy" in out) == (0, True)
     assert visibility(database) == "public"
+
+
+@pytest.mark.parametrize("state", ["pending", "rejected"])
+def test_no_source_decides_by_saying_again_what_opens_to_nobody_today(
+    ask: Ask, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """The policy of tomorrow may open it again; other texts, and words that close, go through."""
+    ingest(ask, tmp_path, "carol")
+    ingest(ask, tmp_path, "carol", visibility="public")
+    (change,) = pending(ask)
+    if state == "rejected":
+        assert ask("labels", "reject", change["id"], *RISK)[0] == 0
+    close_to_outsiders(ask, tmp_path, monkeypatch)
+    said = ingest(ask, tmp_path, "carol", visibility="public", title="Leave, anew")
+    assert (visibility(database), [one["state"] for one in pending(ask, "--all")]) == (
+        "employee", [state],
+    )  # fmt: skip
+    with psycopg.connect(database.url) as connection:
+        assert connection.execute("select title from brain.unit").fetchone() == ("Leave, anew",)
+    assert f"unit handbook/leave: {state}: opens to customer, partner" in said
+    ingest(ask, tmp_path, "carol", visibility="restricted")
+    assert (visibility(database), [one["state"] for one in pending(ask, "--all")]) == (
+        "restricted", ["superseded"],
+    )  # fmt: skip
 
 
 def test_of_several_changes_each_is_decided_by_itself(
