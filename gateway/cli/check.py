@@ -51,13 +51,14 @@ def check(
     settings = settings_of(config)
     snapshot = policy_of(settings, overlay)
     told = [*_of_settings(settings, snapshot), _of_release(settings)]
+    url = _database(settings) if database else ""
     print(f"settings ok: {config or os.environ.get('GATEWAY_CONFIG') or 'defaults'}")
     print(f"policy ok: {settings.policy or DEFAULT_FOLDER}")
     print(f"digest: {snapshot.digest}")
     for text in told:
         print(text)
-    if database:
-        _check_database(settings)
+    if url:
+        _check_database(url)
     for profile in snapshot.vocabulary.profiles:
         grant = snapshot.grant([profile])
         print(
@@ -97,17 +98,22 @@ def _of_revocations(settings: Settings, snapshot: Snapshot) -> str:
     return f"revocations: {len(revoked.tokens)} tokens, {len(revoked.subjects)} callers"
 
 
-def _check_database(settings: Settings) -> None:
-    """Return when our schemas are in the configured database, or can be put there.
+def _database(settings: Settings) -> str:
+    """The address of the database that is configured. Raises: Failure."""
+    if settings.database.url is None:
+        reason = "the settings name no database: an embedded one would be started"
+        raise Failure(Exit.USAGE, "store_missing", reason, "set GATEWAY_DATABASE_URL")
+    return str(settings.database.url)
+
+
+def _check_database(url: str) -> None:
+    """Return when our schemas are in the database, or can be put there.
 
     Nothing is written. Raises: Failure with everything that is missing.
     """
     from gateway.compose.database import lacking  # late: it loads every house
 
-    if settings.database.url is None:
-        reason = "the settings name no database: an embedded one would be started"
-        raise Failure(Exit.USAGE, "store_missing", reason, "set GATEWAY_DATABASE_URL")
-    lacks = lacking(str(settings.database.url))
+    lacks = lacking(url)
     if lacks:
         failure = Failure(Exit.UNAVAILABLE, "database_unfit", "see above", "mend it")
         failure.lines = tuple(f"{one.code}: {one.reason}; {one.remedy}" for one in lacks)

@@ -47,4 +47,6 @@ def test_a_database_that_is_down_or_not_named_is_one_line(
     assert len(err) == 1
     monkeypatch.delenv("GATEWAY_DATABASE_URL")
     monkeypatch.delenv("GATEWAY_DATABASE_SECRET")
+    capsys.readouterr()
     assert run(["check", "--database"]) == 2
+    assert capsys.readouterr().out == ""  # nothing is ok beside it
