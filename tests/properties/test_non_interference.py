@@ -43,6 +43,8 @@ from tests.services import Cluster, Database, VectorService, fresh_database
 WORDS = ("refund", "limit", "ledger", "password", "account", "shipping", "audit", "clerk")
 SEEN = (PUBLIC, PUBLIC, PARTNER, EMPLOYEE)
 AUDIENCES = ("customer", "partner", "employee", "agent")
+_SLOW = ("store_unavailable", "index_unavailable", "deadline_exceeded")
+"""What is answered where a store keeps one waiting."""
 QUESTIONS, ASKED = 9, 5
 """Of so many questions a world draws so many: it asks each of every audience three times."""
 
@@ -215,13 +217,14 @@ async def _ask(served: Stage, case: Case, audience: str) -> list[str]:
 
 
 async def _whole(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """An answer that does not say that the index is slow: on a busy machine one of thousands does,
+    """An answer that does not say that a store is slow: on a busy machine one of thousands does,
     and it says so of the machine."""
     for _ in range(20):
         answer = await ask()
-        if answer.response is None or not answer.response.degraded:
+        slow = answer.response.degraded if answer.response else answer.code in _SLOW
+        if not slow:
             return answer
-    raise AssertionError("the index does not answer in time")
+    raise AssertionError("the stores do not answer in time")
 
 
 async def _alter(served: Stage, hidden: World) -> None:
