@@ -15,7 +15,8 @@ from tests.retrieval.world import SECRET, Artifact, Edge, Link, Thread, Unit, Wo
 SECRETS = {id_of(one.address) for one in SAMPLE.named if one.label.visibility == "restricted"} | {
     id_of("thread:refunds expects Fraud post-mortem")
 }
-WORDS_OF_SECRETS = ("Fraud", "fraud", "investigators", "Easter", "900")
+WORDS_OF_SECRETS = ("Fraud", "fraud", "investigators", "Easter", "above 900")
+"""Never digits alone: ids and moments have those too."""
 AUDIENCES = ("customer", "partner", "employee")
 
 

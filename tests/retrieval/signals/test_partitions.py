@@ -12,6 +12,7 @@ from policies.snapshot import Snapshot
 from retrieval.schema.migrate import migrate
 from retrieval.stores.enforcement import NotEnforced, assert_enforced
 from retrieval.stores.roles import METRIC, dsn_for
+from tests.retrieval.signals.months import older_partition
 from tests.services import Database
 
 PARTS = """
@@ -43,25 +44,6 @@ def months(database: Database) -> dict[str, set[int]]:
     return found
 
 
-def old_partition(database: Database, months_ago: int, parent: str = "pack_delivery") -> None:
-    """One of an earlier month, as if it had been made then."""
-    with psycopg.connect(database.url, autocommit=True) as connection:
-        connection.execute(
-            f"""do $$ declare m timestamp := date_trunc('month', now() at time zone 'utc')
-                                             - interval '{months_ago} months';
-            begin
-                set role gw_owner;
-                execute format('create table brain.%I partition of brain.{parent}'
-                    ' for values from (%L) to (%L)', '{parent}_' || to_char(m, 'YYYYMM'),
-                    m at time zone 'utc', (m + interval '1 month') at time zone 'utc');
-                execute format('alter table brain.%I enable row level security',
-                               '{parent}_' || to_char(m, 'YYYYMM'));
-                execute format('alter table brain.%I force row level security',
-                               '{parent}_' || to_char(m, 'YYYYMM'));
-            end $$""".encode()
-        )
-
-
 def test_a_migrated_database_is_ready_for_this_month_and_three_more(database: Database) -> None:
     assert months(database) == {
         "brain.retrieval_metric_event": {0, 1, 2, 3},
@@ -73,8 +55,8 @@ def test_months_are_kept_as_long_as_told_and_each_table_for_itself(
     database: Database, keeper: psycopg.Connection[Any]
 ) -> None:
     for ago in (1, 2, 3, 4):
-        old_partition(database, ago)
-        old_partition(database, ago, "retrieval_metric_event")
+        older_partition(database, ago)
+        older_partition(database, ago, "retrieval_metric_event")
     keeper.execute("select brain.keep_partitions(3, 2, 5)")
     assert months(database) == {
         "brain.retrieval_metric_event": {-3, -2, -1, 0, 1, 2, 3, 4, 5},
@@ -86,7 +68,7 @@ def test_months_are_kept_as_long_as_told_and_each_table_for_itself(
 def test_what_comes_and_goes_breaks_no_seal_and_what_hangs_on_it_does(
     database: Database, keeper: psycopg.Connection[Any], snapshot: Snapshot
 ) -> None:
-    old_partition(database, 4)
+    older_partition(database, 4)
     keeper.execute("select brain.keep_partitions(2, 2, 6)")
     assert_enforced(database.url, snapshot)
     name = "brain.pack_delivery_" + next(iter(_newest(database)))
@@ -136,7 +118,7 @@ def test_a_partition_in_use_is_left_for_the_next_pass(
     database: Database, keeper: psycopg.Connection[Any]
 ) -> None:
     """The function gives up after two seconds instead of queueing in front of every insert."""
-    old_partition(database, 4)
+    older_partition(database, 4)
     with psycopg.connect(database.url) as busy:
         busy.execute("select * from brain.pack_delivery")
         with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -149,7 +131,7 @@ def test_a_start_makes_what_is_missing_and_drops_nothing(
     database: Database, snapshot: Snapshot
 ) -> None:
     """So that a worker that was down for long stops no gateway that starts."""
-    old_partition(database, 40)
+    older_partition(database, 40)
     with psycopg.connect(database.url, autocommit=True) as connection:
         for month in _newest(database)[:2]:
             connection.execute(f"drop table brain.retrieval_metric_event_{month}".encode())

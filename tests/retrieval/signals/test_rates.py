@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.stores.roles import METRIC, dsn_for
+from tests.retrieval.signals.months import older_partition
 from tests.services import Cluster, Database, fresh_database
 
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
@@ -72,6 +73,7 @@ KNOWN = {
 @pytest.fixture(scope="module")
 def events(cluster: Cluster, migrated_template: Database) -> Iterator[Database]:
     with fresh_database(cluster, template=migrated_template.name) as database:
+        older_partition(database, 1, "retrieval_metric_event")  # three days ago on the first
         yield database
 
 
