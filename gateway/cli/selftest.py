@@ -23,6 +23,7 @@ from gateway.compose.state import running_here
 from gateway.errors import Code, Refusal
 from gateway.ingress.normalise import segments_of
 from gateway.placement import ANONYMOUS
+from gateway.routes.match import find
 from gateway.settings import Settings
 from gateway.surfaces.forward_auth.probing import Through, Upstream, standing_in
 from gateway.surfaces.forward_auth.proving import Finding, Outcome, Subject, findings
@@ -79,6 +80,7 @@ def selftest(
         subject = Subject(
             through=_proxy(through),
             closed=closed,
+            index=_index(snapshot, closed),
             open=opened,
             lines=lines,
             host=host,
@@ -186,6 +188,17 @@ def _closed(snapshot: Snapshot) -> str:
             return _path(route)
     reason = "the policy has no opaque route that is closed to visitors"
     raise Failure(Exit.USAGE, "no_path", reason, "name a path with --path")
+
+
+def _index(snapshot: Snapshot, closed: str) -> str:
+    """The directory of a path, a place of its own to many proxies; empty where it is no route's,
+    which a proxy may give to whom it likes, or visitors may have it."""
+    index = closed[: closed.rindex("/", 0, -1) + 1]
+    try:
+        route, _ = find(snapshot.routes, segments_of(index.encode("utf-8")), "GET")
+    except Refusal:
+        return ""
+    return "" if _visitable(snapshot, route) else index
 
 
 def _visited(snapshot: Snapshot) -> str:

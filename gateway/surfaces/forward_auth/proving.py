@@ -56,12 +56,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is tested. ``closed`` is a path that no visitor may have; ``open`` is one that
-    passes with ``lines`` (a credential, or none for a visitor), empty where there is none.
-    ``upstream`` is the stand-in, if this test stands in for the upstream."""
+    """What is tested. ``closed`` is a path that no visitor may have, ``index`` the one above it,
+    empty where visitors may have that or it is no route's; ``open`` is one that passes with
+    ``lines`` (a credential, or none for a visitor), empty where there is none. ``upstream`` is
+    the stand-in, if this test stands in for the upstream."""
 
     through: Through
     closed: str
+    index: str
     open: str
     lines: Sequence[str]
     host: str
@@ -162,11 +164,10 @@ def _anonymous(subject: Subject) -> Finding:
     """As `_refused`; the index above the path is a place of its own to many proxies."""
     claim = "an anonymous request is refused"
     found = _refused(subject, claim, [()])
-    index = f"{_cut(subject.closed)[0]}/"
-    if found.outcome is not Outcome.SHOWN or index == "/":
+    if found.outcome is not Outcome.SHOWN or not subject.index:
         return found
-    status = subject.status(index)
-    told = f"{found.seen}; GET {index}: {_words({status})}"
+    status = subject.status(subject.index)
+    told = f"{found.seen}; GET {subject.index}: {_words({status})}"
     if 200 <= status < 400 or _arrived(subject):
         return Finding(Outcome.BROKEN, claim, told)
     shown = status in _REFUSED | _NO_INDEX

@@ -72,13 +72,17 @@ def without(file: str, *words: str) -> Callable[[Path], None]:
     return edit
 
 
-def with_an_open_index(folder: Path) -> None:
-    """A place of its own for the portal's index, which somebody forgot to close."""
-    path = folder / "forward-auth.conf"
-    head, found, rest = path.read_text().partition("    location / {")
-    assert found
-    index = "    location ~ ^/portal/[a-z]+/$ { proxy_pass http://customer_portal; }\n"
-    path.write_text(f"{head}{index}{found}{rest}")
+def with_an_open_place(place: str) -> Callable[[Path], None]:
+    """An edit that opens a place of its own to everybody."""
+
+    def edit(folder: Path) -> None:
+        path = folder / "forward-auth.conf"
+        head, found, rest = path.read_text().partition("    location / {")
+        assert found
+        opened = f"    location {place} {{ proxy_pass http://customer_portal; }}\n"
+        path.write_text(f"{head}{opened}{found}{rest}")
+
+    return edit
 
 
 def test_proxy_as_shipped_is_found_sound(front: Front, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +117,7 @@ def test_standing_in_for_the_upstream_shows_what_arrives(
     ("name", "edit", "claim"),
     [
         ("nginx", without("forward-auth.conf", "auth_request /"), ORDER[0]),
-        ("nginx", with_an_open_index, ORDER[0]),
+        ("nginx", with_an_open_place("~ ^/portal/[a-z]+/$"), ORDER[0]),
         ("nginx", without("forward-auth.conf", "X-Gateway-Profile"), ORDER[6]),
         ("nginx", without("forward-auth.conf", "X-Original-URL"), ORDER[6]),
         ("envoy", without("envoy.yaml", "prefix: x-remote-"), ORDER[6]),
@@ -138,6 +142,16 @@ def test_proxy_that_is_not_as_shipped_is_found_out(
     found, _, errors = outcomes(capsys)
     assert found[claim] == "BROKEN"
     assert errors.startswith("gateway: error: proxy_unsafe: ")
+
+
+def test_index_that_is_no_route_is_the_proxys_own(
+    deciding: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page that lists the portals stands above all of them, and is not the policy's."""
+    with aside("nginx", deciding, tmp_path, with_an_open_place("= /portal/")) as (url, upstream):
+        line = ["selftest", "--through", url, "--as-upstream", upstream]
+        assert run([*line, "--path", "/portal/partner/"]) == Exit.OK
+    assert outcomes(capsys)[0][ORDER[0]] == "ok"
 
 
 def test_proxy_behind_tls_is_asked_like_any_other(
