@@ -67,7 +67,7 @@ bench: .venv/dev.stamp .venv-bench/stamp $(if $(filter proxy forward-auth,$(SUIT
 	$(BIN)/python -m tests.bench $(SUITE) --json build/bench.json $(ARGS)
 
 # How good retrieval is on the judged questions beside this repository, and whether that was lost.
-# Half an hour on a quiet core; `ARGS=--json` for figures, `ARGS="--save FILE"` for a new baseline.
+# Six minutes on two quiet cores; `ARGS=--json` for figures, `ARGS="--save FILE"` for a new baseline.
 eval: .venv/dev.stamp
 	$(BIN)/python -m tests.retrieval.evaluate.peps build/judged/peps
 	$(BIN)/gateway eval ../shared/data/retrieval-xquad ../shared/data/threads-clapnq build/judged/peps \
