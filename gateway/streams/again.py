@@ -9,6 +9,7 @@ from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import OwnKeys
 from gateway.errors import Code, Refusal
 from gateway.holder import SnapshotHolder
+from gateway.reasons import Why
 from gateway.routes.wishes import Wish
 from gateway.stations import Granted
 from gateway.streams.register import End
@@ -48,7 +49,9 @@ async def decided_anew(parts: Deciding, granted: Granted, *, opening: bool) -> E
         placed = stations.place(identified, Wish(), _unnoted)
         again = stations.decide(placed, _unnoted)
     except Refusal as refusal:
-        return End.EXPIRED if refusal.code in _IDENTITY else End.NARROWED
+        if refusal.code not in _IDENTITY:
+            return End.NARROWED
+        return End.REVOKED if refusal.why is Why.REVOKED else End.EXPIRED
     return None if _covers(granted, again) else End.NARROWED
 
 

@@ -50,6 +50,7 @@ class End(StrEnum):
 
     NARROWED = "narrowed"
     EXPIRED = "expired"
+    REVOKED = "revoked"
     UNDECIDED = "undecided"
     DRAIN = "drain"
     LIMIT = "limit"

@@ -38,6 +38,7 @@ Send = Callable[[Any], Awaitable[None]]
 _TOLD: Final[Mapping[End, Closed]] = {
     End.NARROWED: Closed(NOT_ALLOWED, "not allowed any more"),
     End.EXPIRED: Closed(NOT_ALLOWED, "credential expired"),
+    End.REVOKED: Closed(NOT_ALLOWED, "credential expired"),  # told the same, see `gateway.reasons`
     End.UNDECIDED: Closed(NOT_ALLOWED, "not allowed any more"),
     End.DRAIN: Closed(RESTART, "service restart"),
     End.LIMIT: Closed(GOING_AWAY, "open for too long"),

@@ -6,6 +6,7 @@ Provenance: architecture G5; attack log rows O15 and D5, section 4 ("WebSocket",
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -14,12 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from gateway.authn.revoked import Revoked, read_revoked
 from gateway.ingress.limits import Limits
 from gateway.streams.register import End
 from tests.gateway.relay.hostile import Peer
 from tests.gateway.relay.sockets import accepted
 from tests.gateway.stage import Stage
 from tests.gateway.streams.staging import Scene, policy
+from tests.gateway.tokens import URLS
 
 
 def closed(caller: object) -> tuple[int | None, str | None]:
@@ -105,6 +108,25 @@ def test_socket_ends_with_its_credential(scene: Scene) -> None:
     with scene.socket(token=lambda: soon) as caller:
         assert closed(caller) == (1008, "credential expired")
     assert scene.last().code == "stream_expired"
+
+
+def test_socket_of_a_revoked_caller_ends_as_one_whose_token_is_over(scene: Scene) -> None:
+    """The caller is told the same; the record tells them apart."""
+    scene.play()
+    caller = {"iss": URLS["idp:customers"], "sub": "revoked-1", "until": "2999-01-01T00:00:00Z"}
+    token = scene.issuers.token("customer", sub="revoked-1")
+    with scene.socket(token=lambda: token) as socket:
+        scene.stage.call(_revoke(scene, read_revoked(json.dumps(caller).encode())))
+        try:
+            scene.look()
+            assert closed(socket) == (1008, "credential expired")
+        finally:
+            scene.stage.call(_revoke(scene, Revoked()))
+    assert scene.last().code == "stream_revoked"
+
+
+async def _revoke(scene: Scene, revoked: Revoked) -> None:
+    scene.stage.authenticator.revoke(revoked)
 
 
 class Withdrawn:
