@@ -218,7 +218,7 @@ def test_stream_of_a_revoked_caller_ends_whole(stage: Stage) -> None:
         until(caller, b"data: 1")
         with revoking(stage, line(jti="j-1")):
             until(caller, b"0\r\n\r\n")
-    assert stage.records.all[-1].code == "stream_expired"
+    assert stage.records.all[-1].code == "stream_revoked"
 
 
 def test_stream_that_opens_after_its_caller_was_revoked_ends_too(stage: Stage) -> None:
@@ -252,7 +252,7 @@ def test_stream_that_opens_after_its_caller_was_revoked_ends_too(stage: Stage) -
             stage.call(later())
             until(caller, b"0\r\n\r\n")
             stage.streams._clock = time.monotonic
-    assert [record.code for record in stage.records.all[-2:]] == ["stream_expired"] * 2
+    assert [record.code for record in stage.records.all[-2:]] == ["stream_revoked"] * 2
 
 
 def until(caller: Caller, words: bytes) -> None:
