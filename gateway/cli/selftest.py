@@ -23,7 +23,6 @@ from gateway.compose.state import running_here
 from gateway.errors import Code, Refusal
 from gateway.ingress.normalise import segments_of
 from gateway.placement import ANONYMOUS
-from gateway.routes.match import find
 from gateway.settings import Settings
 from gateway.surfaces.forward_auth.probing import Through, Upstream, standing_in
 from gateway.surfaces.forward_auth.proving import Finding, Outcome, Subject, findings
@@ -194,11 +193,9 @@ def _index(snapshot: Snapshot, closed: str) -> str:
     """The directory of a path, a place of its own to many proxies; empty where it is no route's,
     which a proxy may give to whom it likes, or visitors may have it."""
     index = closed[: closed.rindex("/", 0, -1) + 1]
-    try:
-        route, _ = find(snapshot.routes, segments_of(index.encode("utf-8")), "GET")
-    except Refusal:
-        return ""
-    return "" if _visitable(snapshot, route) else index
+    parts = segments_of(index.encode("utf-8")) or ("",)
+    taken = [route for route in snapshot.routes if route.names_of(parts) is not None]
+    return index if taken and not any(_visitable(snapshot, route) for route in taken) else ""
 
 
 def _visited(snapshot: Snapshot) -> str:
