@@ -54,15 +54,20 @@ LEAVINGS: Final = 50
 OFFERED_BYTES: Final = 400 * 1024 * 1024
 GIGABYTES: Final = int(os.environ.get("BENCH_GIGABYTES", "1"))
 NGINX: Final = "nginx"
-TEXT, BINARY, EVENT, STREAM, IDLE = "text", "binary", "event", "stream", "idle"
+TEXT, LONGER, BINARY = "text", "longer text", "binary"
+EVENT, STREAM, IDLE = "event", "stream", "idle"
 CASES: Final = {
     TEXT: f"echo of 64 B of text, {SOCKETS} sockets, a round trip",
+    LONGER: f"echo of 1 KiB of text, {SOCKETS} sockets, a round trip",
     BINARY: f"echo of 4 KiB, {SOCKETS} sockets, a round trip",
     EVENT: f"server-sent events, {STREAMS} streams, an event",
     STREAM: f"{STREAMS} streams of events, memory of one",
     IDLE: "nothing asked, a second (taken off above)",
 }
-UNITS: Final = {TEXT: "us CPU", BINARY: "us CPU", EVENT: "us CPU", STREAM: "KiB", IDLE: "ms CPU"}
+UNITS: Final = dict.fromkeys((TEXT, LONGER, BINARY, EVENT), "us CPU") | {
+    STREAM: "KiB",
+    IDLE: "ms CPU",
+}
 ROUTES: Final = ("    upstream: employee-portal\n", "    origins: [absent]\n")
 ROOM: Final = f"connections_max = {STREAMS + 100}"
 
@@ -140,6 +145,7 @@ async def _round(peer: Peer, door: Door, portal: Portal, found: proxy.Found) -> 
     found[IDLE][peer.name].append(round(idle * 1e3, 2))
     for case, made in (
         (TEXT, [text(64, door) for _ in range(SOCKETS)]),
+        (LONGER, [text(1024, door) for _ in range(SOCKETS)]),
         (BINARY, [binary(4096, door) for _ in range(SOCKETS)]),
     ):
         found[case][peer.name].append(await _echoed(peer, door, made, idle))
@@ -296,7 +302,7 @@ def _bars(
     bodies = alone["long_bodies"]
     found = [
         (case, "times nginx", 1.1, medians[case][proxy.OURS] / medians[case][NGINX])
-        for case in (TEXT, BINARY)
+        for case in (TEXT, LONGER, BINARY)
     ]
     found += [
         (EVENT, "us CPU an event", 40.0, medians[EVENT][proxy.OURS]),

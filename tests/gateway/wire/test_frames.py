@@ -6,7 +6,7 @@ Provenance: RFC 6455 section 5; attack log rows W1, S12, D3.
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
@@ -42,7 +42,7 @@ class Taken:
         self._take = short_way(self.reader, self, self._rest)
         self._more = False
         self._shorts: list[tuple[int, bytes]] = []
-        self._judge = oracle(masked)
+        self._judge = oracle(masked, most)
 
     def take(self, data: bytes) -> bool:
         """A read, taken as a leg takes it; whether there may be more in it."""
@@ -74,17 +74,29 @@ class Taken:
             self.reader.stop()
 
 
-def oracle(masked: bool) -> ServerProtocol | ClientProtocol:
+def oracle(masked: bool, most: int = MOST) -> ServerProtocol | ClientProtocol:
     """Their reader for a side; of what is passed on, the other side is the reader."""
     if masked:
-        return ServerProtocol(state=State.OPEN, max_size=MOST)
-    return ClientProtocol(WebSocketURI(False, "h", 1, "/", ""), state=State.OPEN, max_size=MOST)
+        return ServerProtocol(state=State.OPEN, max_size=most)
+    return ClientProtocol(WebSocketURI(False, "h", 1, "/", ""), state=State.OPEN, max_size=most)
 
 
 def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     """The same bytes in pieces."""
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return [data[start:end] for start, end in pairwise(places)]
+
+
+def head_of(size: int, *, masked: bool) -> bytes:
+    """The length of a frame in its shortest form, and a key that changes nothing."""
+    if size > CONTROL_BYTES_MAX:
+        return wide_head(size, masked=masked)
+    return bytes((0x80 * masked | size,)) + bytes(4 * masked)
+
+
+def wide_head(size: int, *, masked: bool) -> bytes:
+    """The same in two bytes, whatever the length is."""
+    return bytes((0x80 * masked | 126,)) + size.to_bytes(2, "big") + bytes(4 * masked)
 
 
 @st.composite
@@ -347,43 +359,48 @@ def test_message_that_nobody_will_get_is_not_held() -> None:
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
-@pytest.mark.parametrize("text", ["", "plain", "Tiếng Việt", "x" * CONTROL_BYTES_MAX])
-def test_short_message_that_comes_alone_never_meets_the_search(masked: bool, text: str) -> None:
-    """In either direction, in any language; one of 126 bytes does."""
-    taken = Taken(masked=masked)
-    taken.take(Frame(Opcode.TEXT, text.encode()).serialize(mask=masked))
-    assert taken.messages == 1
-    taken.take(Frame(Opcode.BINARY, bytes(CONTROL_BYTES_MAX + 1)).serialize(mask=masked))
+@pytest.mark.parametrize("size", [0, 5, 125, 126, 300, 65_535])
+@pytest.mark.parametrize("letter", ["x", "ệ"])
+def test_message_that_comes_alone_never_meets_the_search(
+    masked: bool, size: int, letter: str
+) -> None:
+    """In either direction, in any language; one whose length takes eight bytes does."""
+    taken = Taken(masked=masked, most=70_000)
+    wide = len(letter.encode())
+    text = (letter * (size // wide)).encode() + b"x" * (size % wide)
+    taken.take(Frame(Opcode.TEXT, text).serialize(mask=masked))
+    assert (taken.messages, taken.found) == (1, [(Opcode.TEXT, text)])
+    taken.take(Frame(Opcode.BINARY, bytes(65_536)).serialize(mask=masked))
     assert (taken.messages, len(taken.found)) == (1, 2)
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
-def test_short_message_for_a_side_that_was_closed_is_nobodys(masked: bool) -> None:
+@pytest.mark.parametrize("size", [4, 200])
+def test_message_for_a_side_that_was_closed_is_nobodys(masked: bool, size: int) -> None:
     taken = Taken(masked=masked)
     taken.is_open = False
-    taken.take(Frame(Opcode.TEXT, b"late").serialize(mask=masked))
+    taken.take(Frame(Opcode.TEXT, b"l" * size).serialize(mask=masked))
     assert (taken.found, taken.messages, taken.sent_bytes) == ([], 0, 0)
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
-def test_rest_of_a_message_that_looks_like_one_is_the_rest_of_it(masked: bool) -> None:
+@pytest.mark.parametrize("size", [4, 200])
+def test_rest_of_a_message_that_looks_like_one_is_the_rest_of_it(masked: bool, size: int) -> None:
     """A caller chooses what its bytes look like, and where they are cut."""
-    like_one = Frame(Opcode.TEXT, b"mine").serialize(mask=masked)
-    frame = b"\x82" + bytes((len(like_one) + 1,)) + b"-" + like_one
-    if masked:
-        frame = b"\x82" + bytes((0x80 | len(like_one) + 1,)) + bytes(4) + b"-" + like_one
+    like_one = Frame(Opcode.TEXT, b"m" * size).serialize(mask=masked)
+    frame = b"\x82" + head_of(len(like_one) + 1, masked=masked) + b"-" + like_one
     taken = Taken(masked=masked)
     for piece in (frame[: -len(like_one)], like_one):
         taken.take(piece)
     assert taken.found == [(Opcode.BINARY, b"-" + like_one)]
 
 
-@given(MASKS, st.integers(0, 20))
-def test_short_message_that_comes_alone_is_bounded_too(masked: bool, size: int) -> None:
+@given(MASKS, st.sampled_from([10, 200]), st.integers(-10, 10))
+def test_message_that_comes_alone_is_bounded_too(masked: bool, most: int, more: int) -> None:
     """What comes alone is read on a way of its own."""
-    taken = Taken(masked=masked, most=10)
+    taken, size = Taken(masked=masked, most=most), most + more
     raw = Frame(Opcode.BINARY, bytes(size)).serialize(mask=masked)
-    if size <= 10:
+    if size <= most:
         taken.take(raw)
         assert taken.found == [(int(Opcode.BINARY), bytes(size))]
         return
@@ -392,9 +409,44 @@ def test_short_message_that_comes_alone_is_bounded_too(masked: bool, size: int) 
     assert (broken.value.close_code, taken.found) == (TOO_BIG, [])
 
 
-@given(MASKS)
-def test_message_that_comes_alone_after_a_stop_is_not_read(masked: bool) -> None:
+@given(MASKS, st.sampled_from([4, 200]))
+def test_message_that_comes_alone_after_a_stop_is_not_read(masked: bool, size: int) -> None:
     taken = Taken(masked=masked)
     taken.reader.stop()
-    taken.take(Frame(Opcode.TEXT, b"late").serialize(mask=masked))
+    taken.take(Frame(Opcode.TEXT, b"l" * size).serialize(mask=masked))
     assert taken.found == []
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
+@pytest.mark.parametrize("form", [0, 4, 125, 126, 127, 199, 200, 201, 65_535])
+@pytest.mark.parametrize("came", [4, 125, 200])
+@pytest.mark.parametrize("first", [b"\x81", b"\x82", b"\x01", b"\x02", b"\xc2", b"\x83", b"\x89"])
+def test_length_of_two_bytes_has_the_readers_reading(
+    masked: bool, form: int, came: int, first: bytes
+) -> None:
+    """Too short for that form, fewer or more bytes than came, frames that may not be, no text."""
+    assert_as_searched(first + wide_head(form, masked=masked) + b"\xff" * came, masked=masked)
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["client", "server"])
+def test_length_is_read_from_where_its_form_has_it(masked: bool) -> None:
+    """Two bytes behind another form may say what came."""
+    for mark in range(256):
+        data = b"\x82" + bytes((mark,)) + wide_head(200, masked=masked)[1:] + bytes(200)
+        assert_as_searched(data, masked=masked)
+
+
+def assert_as_searched(data: bytes, *, masked: bool) -> None:
+    """That a read which may be one whole message is read as the search would."""
+    alone, searched = Taken(masked=masked), Taken(masked=masked)
+
+    def heard(taken: Taken, take: Callable[[bytes], object]) -> object:
+        try:
+            take(data)
+        except Broken as broken:
+            return broken.close_code
+        except UnicodeDecodeError:
+            return "no text"
+        return taken.found, bytes(taken.reader._held)
+
+    assert heard(alone, alone.take) == heard(searched, searched.reader.feed)
