@@ -22,7 +22,8 @@ from gateway.authn import delegation
 from gateway.authn.bearer import Authenticator, bearer_of, unauthenticated
 from gateway.authn.claims import subject_id
 from gateway.authn.own_keys import OwnKeys
-from gateway.egress.guard import Guard, Occasion
+from gateway.egress.findings import Occasion
+from gateway.egress.guard import Guard
 from gateway.egress.publication import PARTS
 from gateway.egress.scope import ScopeDocuments
 from gateway.egress.tally import Tally

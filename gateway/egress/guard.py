@@ -35,35 +35,28 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from gateway.egress.binding import compared
 from gateway.egress.cursors import Cursors
 from gateway.egress.facets import FacetFilter
+from gateway.egress.findings import Findings, Occasion, count_kept_back, event_of
 from gateway.egress.inventory import keys_of, stray_citations
 from gateway.egress.publication import body_of, misshapen, scopes_of
 from gateway.egress.registry import Key, Registered, Registry, RegistryUnavailable
-from gateway.egress.tally import Tally
 from gateway.errors import Code, Refusal
 from gateway.ingress.strict_json import Json
 from gateway.journal.contract import Breaches
-from gateway.journal.event import (
-    EventAction,
-    EventKind,
-    Journal,
-    JournalError,
-    SecurityEvent,
-)
+from gateway.journal.event import EventAction, Journal, JournalError, SecurityEvent
 from gateway.relay.retrieval import RetrievalFault, RetrievalPort
 from policies.bindings import FacetMap
-from policies.decision import UNCLASSED, Scope
+from policies.decision import Scope
 from policies.subject import Subject
 from policies.vocabulary import Vocabulary
 from retrieval.contract import Answer, Ask, CheckResponse, UnitsRequest
 
-RESPONSE_LAYER: Final = "response"
 INDEX_LAYERS: Final = frozenset({"vector_index", "lexical_index", "thread_index"})
 """Layers that a change reaches after its commit, so that they can be ahead of a reader."""
 
@@ -79,83 +72,12 @@ class PolicyMoved(Exception):
         super().__init__(digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occasion:
-    """Which request an event would belong to, and where its units are counted."""
-
-    request_id: str
-    trace_id: str
-    route: str
-    tally: Tally = field(default_factory=Tally)
-
-
 @dataclass(frozen=True, slots=True)
 class Passed:
     """A body that may leave, and the event that the request left behind, if any."""
 
     body: bytes
     event: SecurityEvent | None
-
-
-@dataclass(slots=True)
-class Found:
-    """Units that must not be had: id -> class, and the layers that let each through."""
-
-    classes: dict[UUID, int] = field(default_factory=dict)
-    layers: dict[UUID, set[str]] = field(default_factory=dict)
-
-    def add(self, unit_id: UUID, class_id: int, layer: str) -> None:
-        self.classes[unit_id] = class_id
-        self.layers.setdefault(unit_id, set()).add(layer)
-
-    def forget(self, unit_id: UUID) -> None:
-        self.classes.pop(unit_id, None)
-        self.layers.pop(unit_id, None)
-
-    def __bool__(self) -> bool:
-        return bool(self.classes)
-
-
-@dataclass(slots=True)
-class Findings:
-    """What one request must not have got, and what it has to be asked again for."""
-
-    wrong: Found = field(default_factory=Found)
-    stale: Found = field(default_factory=Found)
-    doubtful: set[UUID] = field(default_factory=set)
-    contradicted: bool = False
-    event: SecurityEvent | None = None
-    consented: set[UUID] = field(default_factory=set)
-    written: set[UUID] = field(default_factory=set)
-
-    def note(self, answer: Answer) -> None:
-        """Take over what hydration found out about its indexes, and what was written down."""
-        if answer.answer_id is not None:
-            self.written.add(answer.answer_id)
-        for one in answer.discrepancies:
-            found = self.stale if one.pending else self.wrong
-            found.add(one.unit_id, one.class_id, one.layer)
-
-    def leak(self, denied: Iterable[Key], registered: Registered) -> None:
-        """Take over ids that stood in a response and are not permitted."""
-        for key in denied:
-            label = registered.labels.get(key)
-            class_id = label.class_id if label is not None else UNCLASSED
-            self.wrong.add(key[1], class_id, RESPONSE_LAYER)
-
-    def behind(self, late: Mapping[UUID, int]) -> None:
-        """Take over units that retrieval went on showing in an older revision."""
-        for unit_id, class_id in late.items():
-            self.stale.add(unit_id, class_id, RESPONSE_LAYER)
-
-    def doubt(self, permitted: Iterable[UUID]) -> None:
-        """Judge refused units that are permitted now: in doubt once, a contradiction twice."""
-        for unit_id in permitted:
-            if unit_id in self.doubtful:
-                self.contradicted = True
-            else:
-                self.doubtful.add(unit_id)
-                self.wrong.forget(unit_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +166,7 @@ class Guard:
         finally:
             # Shielded: a caller that leaves or a shutdown must not lose the event.
             if findings.wrong or findings.stale:
-                _count(findings, subject, occasion)
+                count_kept_back(findings, subject, occasion)
                 await asyncio.shield(self._record(findings, action, subject, occasion))
         if last.answer.check is not None:
             await self._record_breaches(last.answer.check, subject, occasion)
@@ -316,7 +238,7 @@ class Guard:
             occasion.tally.showed_foreign(sieve.shown)
         finally:
             if findings.wrong:
-                _count(findings, subject, occasion)
+                count_kept_back(findings, subject, occasion)
                 await asyncio.shield(self._record(findings, action, subject, occasion))
         # stdlib: integers of any length stay what they are
         text = json.dumps(kept, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -379,20 +301,7 @@ class Guard:
     async def _record(
         self, findings: Findings, action: EventAction, subject: Subject, occasion: Occasion
     ) -> None:
-        found = findings.wrong or findings.stale
-        event = SecurityEvent.about(
-            found.classes.items(),
-            kind=EventKind.WRONG_AUDIENCE_RESULT if findings.wrong else EventKind.STALE_INDEX,
-            action=action,
-            request_id=occasion.request_id,
-            trace_id=occasion.trace_id,
-            audience=subject.audience,
-            profile=subject.grant.profile,
-            subject_id=subject.subject_id,
-            route=occasion.route,
-            layers=set().union(*found.layers.values()),
-            policy_digest=subject.grant.digest,
-        )
+        event = event_of(findings, action, subject, occasion)
         try:
             await self._journal.record(event)
         except JournalError as error:
@@ -409,12 +318,6 @@ class Guard:
             await self._journal.record_breaches(breaches)
         except JournalError as error:
             raise Refusal(Code.JOURNAL_UNAVAILABLE, str(error)) from error
-
-
-def _count(findings: Findings, subject: Subject, occasion: Occasion) -> None:
-    """Leave what was kept back to the request's tally, before anything can interrupt."""
-    occasion.tally.consented(findings.consented)
-    occasion.tally.kept_back(findings.wrong.classes, subject.grant, stale=findings.stale.classes)
 
 
 def scope_of(subject: Subject, *, consented: tuple[UUID, ...]) -> Scope:
