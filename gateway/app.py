@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway import stations
+from gateway import inspection, stations
 from gateway.authn.bearer import Authenticator
 from gateway.authn.own_keys import OwnKeys
 from gateway.egress.guard import Guard, PolicyMoved
@@ -28,12 +28,13 @@ from gateway.ingress.body import Body, declared_bytes
 from gateway.ingress.door import site_of
 from gateway.ingress.limits import Limits
 from gateway.ingress.opening import OPEN
+from gateway.inspection import Inspected
 from gateway.relay.headers import PRIVATE
 from gateway.relay.hop import Hop
 from gateway.relay.stream import WRITE_STALL_S, collect, relay_body
 from gateway.relay.upstream import UpstreamError, UpstreamResponse
 from gateway.relay.watch import CallerWatch
-from gateway.stations import Admitted, Granted, Inspected, Placed, Relayed
+from gateway.stations import Admitted, Granted, Placed, Relayed
 from gateway.streams import sockets
 from gateway.streams.again import decided_anew
 from gateway.streams.answers import remarks, watched
@@ -198,7 +199,7 @@ class DataPlane:
             left_s = max(0.001, matched.admitted.ends_at - time.monotonic())
             try:
                 async with asyncio.timeout(left_s):
-                    inspected = await stations.inspect_guarded(
+                    inspected = await inspection.guarded(
                         granted, self.guard, self.documents, visit.relayed, visit.tally
                     )
             except TimeoutError:
@@ -211,7 +212,7 @@ class DataPlane:
                 relayed = await stations.relay(granted, self.hop, body, visit.begun)
                 visit.passed("relay")
                 if matched.route.mode is RouteMode.OPAQUE:
-                    inspected = self._open(visit, granted, await stations.inspect_opaque(relayed))
+                    inspected = self._open(visit, granted, await inspection.opaque(relayed))
                 else:
                     inspected = await self._filtered(relayed, visit, body)
                     visit.event = inspected.event
@@ -236,11 +237,11 @@ class DataPlane:
         The upstream answered already and is not asked twice: what moves is who may see what.
         Raises: Refusal, ``policy_changed`` also when the request would now go elsewhere.
         """
-        document = await stations.json_of(relayed)
+        document = await inspection.json_of(relayed)
         granted = relayed.granted
         for _ in range(PLACINGS_MAX):
             try:
-                return await stations.inspect_json(granted, document, self.guard, visit.tally)
+                return await inspection.filtered(granted, document, self.guard, visit.tally)
             except PolicyMoved as moved:
                 if not await self._caught_up(moved):
                     break
