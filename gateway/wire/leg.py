@@ -117,6 +117,10 @@ class Leg(asyncio.Protocol):
         self.write = transport.write
         self.is_open = True
         transport.set_protocol(self)
+        if transport.get_write_buffer_size():
+            # of an answer before: who wrote it was told to wait, maybe, and we never would be
+            self.pause_writing()
+            transport.set_write_buffer_limits(0)  # whoever has to wait is told when it is taken
         self._received(early)
 
     # --- for the relay ----------------------------------------------------------------------
@@ -213,6 +217,8 @@ class Leg(asyncio.Protocol):
             return
         self._drained.set_result(None)
         self._drained = None
+        if not self._transport.is_closing():
+            self._transport.set_write_buffer_limits()  # others after `take`
         if self._stall is not None:
             self._stall.cancel()
         if self._owed is not None:
@@ -236,6 +242,8 @@ class Leg(asyncio.Protocol):
         early, self._early = bytes(self._early), bytearray()
         self._go_on()
         self._received(early)
+        if other._drained is not None:
+            self._pause()
 
     def _control(self, opcode: int, payload: bytes) -> None:
         if opcode == frames.CLOSE:

@@ -55,9 +55,13 @@ def play(
     scene: Callable[[Two], Awaitable[None]],
     *,
     joined: bool = True,
+    before: bytes = b"",
     runs: Callable[[Coroutine[None, None, None]], object] = run,
 ) -> None:
-    """Two legs over real connections, under a clock that does not wait (``runs``)."""
+    """Two legs over real connections, under a clock that does not wait (``runs``).
+
+    ``before`` was written on each by somebody else.
+    """
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -68,6 +72,7 @@ def play(
             theirs.setblocking(False)
             leg = Leg(masked=masked, message_bytes=10_000, ping_s=20, close_s=5)
             transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+            transport.write(before)
             leg.take(transport)
             made.append((leg, theirs))
         (caller, one), (upstream, other) = made
@@ -138,6 +143,38 @@ def test_reader_that_comes_back_gets_all_of_it() -> None:
         assert not two.caller.ended.done()
 
     play(scene)
+
+
+@pytest.mark.parametrize("runs", [uvloop.run, run], ids=["uvloop", "asyncio"])
+@pytest.mark.parametrize("size", [200_000, 40_000], ids=["more than may wait", "less"])
+def test_side_that_has_not_read_what_came_before_stops_the_other_too(
+    runs: Callable[[Coroutine[None, None, None]], object], size: int
+) -> None:
+    """Whoever wrote that was told to wait, or nobody was; the leg itself is never told so."""
+    before = b"b" * size
+
+    async def scene(two: Two) -> None:
+        sending = asyncio.create_task(two.say(two.from_upstream, MESSAGE * 1_000))
+        for _ in range(2_000):
+            await asyncio.sleep(0)
+        assert not sending.done()
+        assert two.waiting(two.caller) < size + WAITING_MAX
+        whole = before + MESSAGE * 1_000
+        assert await two.hear(two.from_caller, len(whole)) == whole
+        await sending
+        assert two.caller._drained is None
+
+    play(scene, before=before, runs=runs)
+
+
+def test_side_that_never_reads_what_came_before_is_cut() -> None:
+    """D3: as any other that does not read."""
+
+    async def scene(two: Two) -> None:
+        assert await asyncio.shield(two.caller.ended) == Closed(LOST)
+        assert two.caller.stalled
+
+    play(scene, before=bytes(200_000))
 
 
 def test_side_that_is_held_up_is_not_blamed_for_a_pong_that_nobody_read() -> None:
