@@ -10,9 +10,12 @@ import pytest
 
 from gateway.cli.app import run
 from gateway.cli.failure import Exit
+from gateway.ingress.limits import Limits
+from policies.snapshot import DEFAULT_FOLDER, load
 from tests.gateway.stage import Stage
 from tests.gateway.test_tls import certificate
-from tests.system.proxies.conftest import Front
+from tests.gateway.tokens import Issuers
+from tests.system.proxies.conftest import PEERS, Front
 from tests.system.proxies.kinds import KINDS, UP, free_port, proxying
 
 ORDER = [
@@ -152,6 +155,61 @@ def test_index_that_is_no_route_is_the_proxys_own(
         line = ["selftest", "--through", url, "--as-upstream", upstream]
         assert run([*line, "--path", "/portal/partner/"]) == Exit.OK
     assert outcomes(capsys)[0][ORDER[0]] == "ok"
+
+
+@pytest.fixture
+def posting(proxied_issuers: Issuers, tmp_path: Path) -> Iterator[tuple[Stage, Path]]:
+    """A gateway whose partner portal takes one page by GET and only POST elsewhere, and the folder
+    of that policy."""
+    overlay = tmp_path / "overlay"
+    proxied_issuers.write(overlay)
+    rules = overlay / "rules"
+    (rules / "trusted_peers.yaml").write_text(PEERS)
+    edits = {
+        "routes.yaml": [(
+            "{rest...}\n    methods: [GET, HEAD, POST]\n    mode: opaque\n    upstream: partner",
+            "{rest...}\n    methods: [POST]\n    mode: opaque\n    upstream: partner-portal\n"
+            "  partner-page:\n    path: /portal/partner/page\n    methods: [GET]\n"
+            "    mode: opaque\n    upstream: partner",
+        )],
+        "routes.csv": [(
+            "p, R-PAR-1, partner, portal-partner, GET|HEAD|POST, allow\n",
+            "p, R-PAR-1, partner, portal-partner, POST, allow\n"
+            "p, R-PAR-2, partner, partner-page, GET, allow\n",
+        )],
+    }  # fmt: skip
+    for name, pairs in edits.items():
+        text = (DEFAULT_FOLDER / "rules" / name).read_text()
+        for was, now in pairs:
+            assert text.count(was) == 1, (name, was)
+            text = text.replace(was, now)
+        (rules / name).write_text(text)
+    with Stage(load(overlay=overlay), proxied_issuers, Limits()) as stage:
+        yield stage, overlay
+
+
+@pytest.mark.parametrize(
+    ("edit", "code", "outcome"),
+    [
+        (lambda _: None, Exit.OK, "ok"),
+        (with_an_open_place("= /portal/partner/"), Exit.REFUSED, "BROKEN"),
+    ],
+    ids=["as shipped", "opened"],
+)
+def test_index_is_asked_for_where_its_route_takes_no_get(
+    edit: Callable[[Path], None],
+    code: Exit,
+    outcome: str,
+    posting: tuple[Stage, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A place of its own to the proxy, and of a closed route's, whatever may be done there."""
+    stage, overlay = posting
+    with aside("nginx", stage, tmp_path, edit) as (url, upstream):
+        line = ["selftest", "--through", url, "--as-upstream", upstream, "--overlay", str(overlay)]
+        assert run([*line, "--path", "/portal/partner/page"]) == code
+    assert outcomes(capsys)[0][ORDER[0]] == outcome
 
 
 def test_proxy_behind_tls_is_asked_like_any_other(
