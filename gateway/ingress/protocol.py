@@ -7,7 +7,7 @@ Laws
     * Nobody holds a connection without sending: idle, half-sent and endless header blocks end
       in 408 or 431 and a closed connection.
     * Nobody holds a connection without reading: one that is closed ends when its last bytes
-      are taken, or when none was for ``STALL_S``. One whose answer is complete before the body
+      are taken, or when none was for a while. One whose answer is complete before the body
       of its request is closed. A caller that still sends can read its refusal before that.
     * An answer to a bad pipelined request is never written into an answer under way.
     * Whoever sends requests ahead of their answers has a few of them parsed; the others wait as
@@ -22,32 +22,20 @@ import asyncio
 import functools
 from typing import Any, Final
 
-from gateway.errors import (
-    PROBLEM_JSON,
-    Code,
-    GatewayError,
-    problem_body,
-    status_of,
-)
+from gateway.errors import Code, GatewayError
 from gateway.ingress.abort import ABORT, cut
 from gateway.ingress.door import Door
-from gateway.ingress.ending import LINGER_S, Ending
+from gateway.ingress.ending import Ending, Parting
 from gateway.ingress.handshake import Handshake
 from gateway.ingress.judgement import judged
 from gateway.ingress.limits import Limits
 from gateway.ingress.opening import OPEN, whole, write_whole
-from gateway.ingress.parser import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-    httptools,
-)
+from gateway.ingress.parser import HttpToolsProtocol, RequestResponseCycle, httptools
+from gateway.ingress.patience import NEVER, Patience
 from gateway.ingress.provenance import new_request_id
+from gateway.ingress.refusal import refusal_of
 from gateway.ingress.shortcut import Lane, Way
 
-_NEVER: Final = float("inf")
-STALL_S: Final = 30.0
-"""How long a closed connection may take none of its last bytes."""
 _FEED_BYTES: Final = 4096
 _AHEAD_BYTES_MAX: Final = 1024 * 1024
 """What may wait unparsed behind requests that are under way; more ends the connection."""
@@ -79,11 +67,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._later = b""
         self._closed = False
         self._open: list[RequestResponseCycle] = []
-        self._deadline: asyncio.TimerHandle | None = None
-        self._due = self._rings_at = _NEVER
-        self._resting = False
-        self._stall: asyncio.TimerHandle | None = None
-        self._unsent = 0
+        self._patience = Patience(
+            self.loop,
+            self.limits,
+            idle_s=self.timeout_keep_alive,
+            late=self._late,
+            idle=self.timeout_keep_alive_handler,
+        )
         self._lingering = False
         self._handshake: Handshake | None = None
         self._switch_at = -1
@@ -93,19 +83,19 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # theirs
         super().connection_made(transport)
         self._ending = Ending(transport, self._end)
+        self._parting = Parting(self.loop, transport)
         if self.lane is not None:
             self._way = Way(self, self.lane)
         self._peer = self.client[0] if self.client else ""
         self._entered = self.door.enter(self._peer)
         if self._entered:
-            self._arm()
+            self._patience.begin()
         else:
             self._refuse(Code.OVERLOADED)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._silence()
-        if self._stall is not None:
-            self._stall.cancel()
+        self._patience.end()
+        self._parting.over()
         self._closed = True
         if self._way is not None:
             self._way.lost()
@@ -121,52 +111,12 @@ class GuardedProtocol(HttpToolsProtocol):
                 cycle.message_event.set()
         super().connection_lost(exc)
 
-    def _arm(self) -> None:
-        if self._due == _NEVER or self._resting:
-            self._resting = False
-            self._ring_at(self.loop.time() + self.limits.header_s)
-
-    def _rest(self) -> None:
-        """Wait for the next request, as long as a kept connection may."""
-        self._resting = True
-        self._ring_at(self.loop.time() + self.timeout_keep_alive)
-
-    def _ring_at(self, due: float) -> None:
-        # One timer per connection, set anew only when it rings: a request pays for none.
-        self._due = due
-        if self._deadline is not None and self._rings_at > due:
-            self._deadline.cancel()
-            self._deadline = None
-        if self._deadline is None:
-            self._rings_at = due
-            self._deadline = self.loop.call_at(due, self._ring)
-
-    def _disarm(self) -> None:
-        self._due = _NEVER
-
-    def _silence(self) -> None:
-        """Disarm, and let go of the timer, too: it would keep the connection in memory."""
-        self._due = _NEVER
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _ring(self) -> None:
-        self._deadline = None
-        if self._due == _NEVER:
-            return
-        if self.loop.time() < self._due:
-            self._ring_at(self._due)
-            return
-        self._due = _NEVER
-        if self._resting:
-            self.timeout_keep_alive_handler()
-        else:
-            self._refuse(Code.REQUEST_TIMEOUT)
+    def _late(self) -> None:
+        self._refuse(Code.REQUEST_TIMEOUT)
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._closing()
+        self._parting.mind()
 
     def on_response_complete(self) -> None:
         if self._lingering:
@@ -177,7 +127,7 @@ class GuardedProtocol(HttpToolsProtocol):
             # what is left of the body would have neither a reader nor a time
             self._linger()
         elif self.transport.is_closing():
-            self._closing()
+            self._parting.mind()
         elif self.pipeline:
             self.flow.pause_reading()  # a read for each answer would pile up
         elif self._later:
@@ -193,29 +143,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _linger(self) -> None:
         self._closed = self._lingering = True
-        self._silence()
+        self._patience.end()
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
-        self.transport.write_eof()
-        self._deadline = self.loop.call_later(LINGER_S, self._lingered)
-
-    def _lingered(self) -> None:
-        self.transport.close()
-        self._closing()
-
-    def _closing(self) -> None:
-        """Mind a connection that is closed: its last bytes may have no reader."""
-        if self._stall is None:
-            self._unsent = self.transport.get_write_buffer_size()
-            self._stall = self.loop.call_later(STALL_S, self._stalled)
-
-    def _stalled(self) -> None:
-        self._stall = None
-        unsent = self.transport.get_write_buffer_size()
-        if unsent < self._unsent:
-            self._closing()
-        else:
-            self.transport.abort()
+        self._parting.linger()
 
     # --- bytes --------------------------------------------------------------------------
 
@@ -237,7 +168,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 self.flow.pause_reading()
                 return
             if self._in_headers:
-                self._arm()
+                self._patience.begin()
                 piece, view = view[:_FEED_BYTES], view[_FEED_BYTES:]
             else:
                 piece, view = view, view[:0]
@@ -287,14 +218,14 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def busy(self) -> None:
         """A request is under way beside the application."""
-        self._due = _NEVER
+        self._patience.due = NEVER  # a call less for each request
 
     def answered(self, head: bytes, body: bytes) -> None:
         """Write the whole answer to it."""
         if not self.transport.is_closing():
             write_whole(self.transport, head, body)
         self.server_state.total_requests += 1
-        self._rest()
+        self._patience.rest()
 
     def parsed(self, data: bytes, extensions: dict[str, Any]) -> bool:
         """Give bytes to the application, the first request with these extensions; whether they
@@ -339,7 +270,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
-        self._disarm()
+        self._patience.stop()
         verdict = self._judge()
         if verdict is not None:
             self._reject(verdict)
@@ -377,7 +308,7 @@ class GuardedProtocol(HttpToolsProtocol):
         from gateway.ingress.socket import CallerSocket  # its library loads where it is used
 
         self.connections.discard(self)
-        self._silence()
+        self._patience.end()
         path, _, query = self.url.partition(b"?")
         scope = dict(self.scope)
         scope.update(
@@ -431,7 +362,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._closed or self.transport.is_closing():
             return
         self._closed = True
-        self._disarm()
+        self._patience.stop()
         request_id = new_request_id()
         self.door.send_away(code, self._peer, request_id)
         running = [cycle for cycle in self._open if not cycle.response_complete]
@@ -448,19 +379,9 @@ class GuardedProtocol(HttpToolsProtocol):
             for cycle in running:
                 cycle.keep_alive = False
             return
-        body = problem_body(code, request_id)
-        head = [
-            STATUS_LINE[status_of(code)],
-            b"content-type: ",
-            PROBLEM_JSON,
-            b"\r\ncontent-length: %d\r\n" % len(body),
-            b"x-request-id: ",
-            request_id.encode("ascii"),
-            b"\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
-        ]
-        self.transport.write(b"".join((*head, body)))
+        self.transport.write(refusal_of(code, request_id))
         if code is Code.OVERLOADED:  # its place is needed
-            self._lingered()
+            self._parting.close()
         else:
             self._linger()
 

@@ -208,7 +208,7 @@ def test_reader_that_stops_holds_nothing_for_ever(
 
     The rest of it fits into the buffers of two sockets, so nobody waits for the caller any more.
     """
-    monkeypatch.setattr("gateway.ingress.protocol.STALL_S", 0.2)
+    monkeypatch.setattr("gateway.ingress.ending.STALL_S", 0.2)
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n" + b"." * 60_000
     for line in (b"", b"Connection: close\r\n"):
         with Stage(believing, issuers, Limits(keep_alive_s=1)) as stage, socket.socket() as caller:
