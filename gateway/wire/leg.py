@@ -117,10 +117,11 @@ class Leg(asyncio.Protocol):
         self.write = transport.write
         self.is_open = True
         transport.set_protocol(self)
-        if transport.get_write_buffer_size():
+        low, _ = transport.get_write_buffer_limits()
+        if transport.get_write_buffer_size() > low:
             # of an answer before: who wrote it was told to wait, maybe, and we never would be
             self.pause_writing()
-            transport.set_write_buffer_limits(0)  # whoever has to wait is told when it is taken
+            transport.set_write_buffer_limits(low, low)  # now a transport tells when it is taken
         self._received(early)
 
     # --- for the relay ----------------------------------------------------------------------
