@@ -36,6 +36,14 @@ class IndexPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What the index holds of a unit: its label as stored, ``None`` where malformed."""
+
+    unit_id: UUID
+    label: IndexLabel | None
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A unit that an index proposes. Nothing here is truth, and the order means nothing.
 

@@ -5,8 +5,7 @@ Laws
     * Every read carries the filter that the policy emitted for the scope. No filter means
       that nothing is permitted: no call is made.
     * The index proposes, it never decides: no text comes from it, its order is never used,
-      and what it returns is complete down to the cut, ties included, so that the caller can
-      recompute the scores and cut exactly.
+      and what it returns is complete down to the cut, ties included (`cut.py`).
     * Payload indexes stand before the first point: a collection that has points and lacks
       one is refused (filtered search over it would lose recall without a word).
 
@@ -19,7 +18,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -38,10 +36,12 @@ from policies.decision import Scope
 from policies.emit import qdrant as emitted
 from retrieval.embed.quantise import engine_form
 from retrieval.errors import IndexUnavailable, Store
+from retrieval.stores.cut import closed, first_fetch, next_fetch
 from retrieval.stores.payload import is_ours, label_of
 from retrieval.stores.points import (
     Candidate,
     DenseSearch,
+    Held,
     IndexLabel,
     IndexPoint,
     Search,
@@ -58,11 +58,6 @@ PAYLOAD_INDEXES: Final = {
     "revision": models.PayloadSchemaType.INTEGER,
 }
 
-_TOLERANCE: Final = 1e-4
-"""Relative. Far above the engine's rounding (2e-6), far below a difference that matters."""
-_SPARE: Final = 16
-"""Fetched beyond the cut, so that most cuts close in one call."""
-_FETCH_MAX: Final = 10_000
 PAGE: Final = 1000
 """Points that are read at once."""
 _TIMEOUT_S: Final = 10
@@ -70,14 +65,6 @@ _CONFLICT: Final = 409
 
 T = TypeVar("T")
 _Operation = models.UpsertOperation | models.SetPayloadOperation
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What the index holds of a unit: its label as stored, ``None`` where malformed."""
-
-    unit_id: UUID
-    label: IndexLabel | None
 
 
 class QdrantIndex:
@@ -141,7 +128,7 @@ class QdrantIndex:
             return found
         excluded = frozenset(exclude)
         fetch = {
-            number: one.limit + len(excluded) + _SPARE
+            number: first_fetch(one.limit, excluded)
             for number, one in enumerate(searches)
             if one.limit > 0 and not (isinstance(one, SparseSearch) and not one.terms)
         }
@@ -149,12 +136,12 @@ class QdrantIndex:
             asked = list(fetch.items())
             answers = await self._query([(searches[n], wanted) for n, wanted in asked], permitted)
             for (number, wanted), answer in zip(asked, answers, strict=True):
-                closed = _closed(answer, searches[number].limit, wanted, excluded)
-                if closed is not None:
-                    found[number] = closed
+                whole = closed(answer, searches[number].limit, wanted, excluded)
+                if whole is not None:
+                    found[number] = whole
                     del fetch[number]
                 else:
-                    fetch[number] = min(wanted * 4, _FETCH_MAX)
+                    fetch[number] = next_fetch(wanted)
         return found
 
     async def dense(
@@ -286,8 +273,9 @@ class QdrantIndex:
 
     async def _query(
         self, searches: Sequence[tuple[Search, int]], permitted: models.Filter
-    ) -> list[list[models.ScoredPoint]]:
-        """The answers to some searches, each with how many points it may bring, in one call."""
+    ) -> list[list[Candidate]]:
+        """What is proposed for some searches, each with how many points it may bring, in one
+        call."""
         requests = [_request(search, limit, permitted) for search, limit in searches]
         batch = models.QueryRequestBatch(searches=requests)
         # The client's own wire layer: its `query_batch_points` copies every request deeply,
@@ -301,7 +289,9 @@ class QdrantIndex:
         answers = answer.result or []
         if len(answers) != len(requests):
             raise IndexUnavailable(Store.QDRANT, "not every search was answered")
-        return [one.points for one in answers]
+        return [
+            [Candidate(UUID(str(point.id)), point.score) for point in one.points] for one in answers
+        ]
 
     async def _scroll(self, chosen: models.Filter | None, *, wanted: int | None) -> list[Held]:
         found: list[Held] = []
@@ -439,30 +429,6 @@ def _request(search: Search, limit: int, permitted: models.Filter) -> models.Que
         limit=limit,
         with_payload=False,
     )
-
-
-def _closed(
-    answer: Sequence[models.ScoredPoint], limit: int, fetched: int, excluded: frozenset[UUID]
-) -> list[Candidate] | None:
-    """The candidates down to the cut; ``None`` when the ties there may not all be in.
-
-    ``fetched`` is how many the answer could have held at most.
-    """
-    proposed = (Candidate(UUID(str(point.id)), point.score) for point in answer)
-    found = [one for one in proposed if one.unit_id not in excluded]
-    found.sort(key=lambda one: -one.score)
-    if len(found) >= limit:
-        cut = found[limit - 1].score
-        edge = cut - _TOLERANCE * max(1.0, abs(cut))
-        if len(answer) < fetched or found[-1].score < edge:
-            return [one for one in found if one.score >= edge]
-    elif len(answer) < fetched:
-        return found
-    if fetched >= _FETCH_MAX:
-        raise IndexUnavailable(
-            Store.QDRANT, f"more than {_FETCH_MAX} units tie at the cut of {limit}"
-        )
-    return None
 
 
 def _not_newer_than(revision: int) -> models.Filter:

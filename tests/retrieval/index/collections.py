@@ -13,8 +13,8 @@ from qdrant_client import AsyncQdrantClient
 
 from policies.decision import Grant, PolicyDigest, Scope
 from retrieval.embed.quantise import pack
-from retrieval.stores.points import IndexLabel, IndexPoint
-from retrieval.stores.qdrant import PAGE, Held, QdrantIndex
+from retrieval.stores.points import Held, IndexLabel, IndexPoint
+from retrieval.stores.qdrant import PAGE, QdrantIndex
 from tests.services import VectorService
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from retrieval.errors import IndexUnavailable
 from retrieval.stores import outbox
 from retrieval.stores.compare import stretches
 from retrieval.stores.outbox import OutboxWorker
-from retrieval.stores.points import IndexLabel, IndexPoint
-from retrieval.stores.qdrant import Held, QdrantIndex
+from retrieval.stores.points import Held, IndexLabel, IndexPoint
+from retrieval.stores.qdrant import QdrantIndex
 from retrieval.stores.roles import INDEX, dsn_for
 from tests.retrieval.index.collections import everything, using
 from tests.retrieval.truth import Record, Unit
