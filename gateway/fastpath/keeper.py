@@ -24,6 +24,8 @@ _FORBIDDEN: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"http2-settings"}
     | {b"trailer", b"te", delegation.HEADER}
 )
+_KEEPING: Final = frozenset({b"connection", b"proxy-connection"})
+"""The parser reads both alike."""
 _NO_BODY: Final = (b"content-length", b"0")
 
 
@@ -130,7 +132,7 @@ class Lesson:
         for name, value in headers:
             if self.bodiless and (name, value) == _NO_BODY:
                 continue
-            if name in _FORBIDDEN or (name == b"connection" and value.lower() != b"keep-alive"):
+            if name in _FORBIDDEN or (name in _KEEPING and value.lower() != b"keep-alive"):
                 return False
             traceparents += name == b"traceparent"
             request_ids += name == b"x-request-id"

@@ -24,6 +24,8 @@ LINES = st.sampled_from(
         "Connection: keep-alive",
         "Connection: Keep-Alive",
         "connection: keep-alive, x-one",
+        "Proxy-Connection: keep-alive",
+        "Proxy-Connection: close",
         "X-One: 1",
         "X_One: 2",
         "X-Gateway-Subject: s.me",
@@ -124,6 +126,22 @@ def test_third_request_leaves_what_the_first_left(
             left.append(left_by(stage, caller, raw))
     assert left[1] == left[0]
     assert left[2] == left[0]
+
+
+@pytest.mark.parametrize("name", ["Connection", "Proxy-Connection"])
+def test_caller_that_wants_its_connection_closed_finds_it_closed_each_time(
+    stage: Stage, name: str
+) -> None:
+    """Parsers read both names alike, so whoever parses nothing has to know both."""
+    forget(stage)
+    raw = head(stage, "/portal/customer/x", f"{name}: close", audience="customer")
+    for _ in range(3):
+        with Caller(stage) as caller:
+            caller.sock.sendall(raw)
+            heard = b""
+            while piece := caller.sock.recv(65536):
+                heard += piece
+        assert b"connection: close" in heard
 
 
 @given(first=TARGETS, second=TARGETS, lines=st.lists(LINES, max_size=2))
