@@ -26,7 +26,6 @@ from gateway.relay.stream import Truncated, document_of
 from gateway.relay.upstream import UpstreamError, UpstreamResponse
 from gateway.stations import Granted, Matched, Relayed
 from retrieval.contract import (
-    Address,
     Answer,
     Ask,
     CheckRequest,
@@ -34,6 +33,7 @@ from retrieval.contract import (
     RetrieveRequest,
     SubjectWire,
 )
+from retrieval.wire import Address
 
 DEADLINE_MARGIN_MS: Final = 500
 _ADDRESS: Final[TypeAdapter[str]] = TypeAdapter(Address)

@@ -1,14 +1,15 @@
-"""The wire between the gateway, retrieval and their callers: all that the gateway may import.
+"""The wire between the gateway, retrieval and their callers: with the context pack that it carries
+(`context_pack.py`) and the form that all of it has (`wire.py`) all that the gateway may import.
 
 Two layers:
 
-* the *public* models (``RetrieveRequest``, ``Response``, ``Pack``, ``CheckRequest`` …) are what
-  callers send and get;
+* the *public* models (``RetrieveRequest``, ``Response``, ``CheckRequest`` …) are what callers send
+  and get;
 * the *private* envelope (``Ask``, ``Answer``) crosses only between gateway and retrieval.
   It carries the placed subject and, on the way back, the ids of everything that is in the
   response and the *discrepancies* that hydration found. The gateway checks and strips it.
 
-Source: seed sections 4.4 (the fifteen fields), 4.7 (fallback), 4.13 (citations).
+Source: seed sections 4.7 (fallback), 4.13 (citations).
 """
 
 from __future__ import annotations
@@ -18,24 +19,18 @@ from enum import StrEnum
 from typing import Annotated, Final, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-Address = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+from retrieval.context_pack import Pack, UnitRef
+from retrieval.wire import Address, AppliedScope, Wire
+
 Revision = Annotated[int, Field(ge=1, le=2_147_483_647)]
 TEXT_BYTES_MAX: Final = 2_000_000
 """UTF-8 bytes of unit texts in one answer, at most."""
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,63}$")]
 Question = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
-
-
 PACKS_MAX: Final = 16
 """Packs that one answer may rest on."""
-
-
-class Wire(BaseModel):
-    """Base of every model that crosses a process border: closed and immutable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 # --- what a caller sends ------------------------------------------------------------------
@@ -119,169 +114,6 @@ class FeedbackRequest(Wire):
 
 
 # --- what a caller gets -------------------------------------------------------------------
-
-
-class UnitRef(Wire):
-    """A unit in a pack: text, citation and labels (seed 4.4: source, revision, authority, risk).
-
-    A citation is ``(canonical_address, revision)``; nothing else may be cited. ``text`` is the
-    whole body of that revision, never a part: the gateway compares its hash. ``readiness``
-    tells whoever may read superseded texts which ones are not the current ones.
-    """
-
-    unit_id: UUID
-    canonical_address: Address
-    revision: int
-    title: str
-    kind: str
-    lifecycle_stage: str
-    readiness: str
-    authority: str
-    risk_class: str
-    source: str
-    text: str
-    score: float | None
-
-
-class LinkRef(Wire):
-    """An edge between two units that the caller may both see."""
-
-    relation: str
-    from_address: Address
-    to_address: Address
-    to_title: str
-    to_unit_id: UUID
-    from_unit_id: UUID
-    confidence: float
-
-
-class Gap(Wire):
-    """An artifact this thread is expected to have and that this caller cannot see in it.
-
-    The wording is the same whether nothing exists or something is hidden.
-    """
-
-    artifact_id: UUID
-    lifecycle_stage: str
-    kind: str
-    title: str
-
-
-class SuspectLink(Wire):
-    """A membership whose confidence is low or that needs a human; must be surfaced."""
-
-    unit_id: UUID
-    canonical_address: Address
-    reason: Literal["low_confidence", "needs_human", "wrong_link"]
-    confidence: float
-
-
-class Health(Wire):
-    """The last health verdict of a thread, from permitted parts only."""
-
-    status: Literal["healthy", "stale", "overbroad", "too_narrow", "noisy_retrieval", "unknown"]
-    checked_at: datetime | None
-
-
-class ReadingStep(Wire):
-    position: int
-    canonical_address: Address
-    revision: int
-    reason: str
-
-
-class AppliedScope(Wire):
-    """Which filters ran. Policy facts only: no counts, nothing about what was hidden."""
-
-    audience: str
-    profiles: tuple[str, ...]
-    task_scope: str
-    purpose: str
-    tenants: tuple[str, ...]
-    jurisdictions: tuple[str, ...]
-    policy_digest: str
-
-
-class FallbackSignal(Wire):
-    """Why no thread stands behind a pack, and how many units of those asked for (``k``) there
-    are not: ``shortfall`` is about units that this caller may read, and about no others."""
-
-    reason: Literal["missing_thread", "weak_thread", "raw_requested"]
-    shortfall: Annotated[int, Field(ge=0, le=50)] = 0
-
-
-class Signal(Wire):
-    """How much one resolution source contributed to a thread's score."""
-
-    source: Literal["explicit", "keyword", "label", "centroid", "authority"]
-    score: float
-
-
-class Risk(Wire):
-    authority: str | None
-    risk_class: str | None
-
-
-class Cut(Wire):
-    """That units which this caller may read were left out of a pack, whole ones from the end.
-
-    ``bytes``: the texts would have exceeded ``max_bytes``, which is for the whole answer.
-    ``count``: ``k`` or the bounds of a pack. ``omitted_units`` stand in no list of this pack; they
-    may be asked for by a larger budget or by their address.
-    """
-
-    reason: Literal["bytes", "count"]
-    omitted_units: int
-    max_bytes: int
-
-
-class Pack(Wire):
-    """The context pack: always all fifteen keys of seed 4.4 (plus id, version and breakdown).
-
-    ``pack_id`` is random, and belongs to this delivery to this caller.
-    In fallback ``thread_id``, ``thread_title``, ``purpose`` and ``last_health_status`` are null.
-    """
-
-    schema_version: Literal["1"] = "1"
-    pack_id: UUID
-    thread_id: UUID | None
-    thread_title: str | None
-    purpose: str | None
-    canonical_units: tuple[UnitRef, ...]
-    supporting_units: tuple[UnitRef, ...]
-    latest_reports: tuple[UnitRef, ...]
-    related_design_code_links: tuple[LinkRef, ...]
-    known_gaps: tuple[Gap, ...]
-    suspect_links: tuple[SuspectLink, ...]
-    last_health_status: Health | None
-    authority_or_risk_level: Risk
-    recommended_reading_order: tuple[ReadingStep, ...]
-    source_revisions: dict[str, int]
-    audience_scope_applied: AppliedScope
-    fallback_signal: FallbackSignal | None
-    score: float | None
-    signal_breakdown: tuple[Signal, ...]
-    cut: Cut | None
-
-
-FIFTEEN: Final = (
-    "thread_id",
-    "thread_title",
-    "purpose",
-    "canonical_units",
-    "supporting_units",
-    "latest_reports",
-    "related_design_code_links",
-    "known_gaps",
-    "suspect_links",
-    "last_health_status",
-    "authority_or_risk_level",
-    "recommended_reading_order",
-    "source_revisions",
-    "audience_scope_applied",
-    "fallback_signal",
-)
-"""The seed's minimum fields of a context pack, in its order."""
 
 
 class Response(Wire):

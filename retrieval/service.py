@@ -25,12 +25,12 @@ from uuid import UUID, uuid4
 from policies.snapshot import Snapshot
 from policies.thresholds import Thresholds
 from retrieval.consumer import answers as consumer
+from retrieval.context_pack import FallbackSignal
 from retrieval.contract import (
     Answer,
     Ask,
     CheckRequest,
     Discrepancy,
-    FallbackSignal,
     FeedbackRequest,
     FeedbackResponse,
     Governed,

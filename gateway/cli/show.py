@@ -13,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.terminal import line, styled
-from retrieval.contract import AppliedScope, Pack, Response, UnitRef
+from retrieval.context_pack import Pack, UnitRef
+from retrieval.contract import Response
+from retrieval.wire import AppliedScope
 
 EXCERPT: Final = 240
 """Characters of a unit's text that are shown."""

@@ -22,7 +22,8 @@ from uuid import UUID
 
 from gateway.egress.inventory import units_of
 from gateway.egress.registry import Content, Key, Registered
-from retrieval.contract import Answer, ListedUnit, UnitRef
+from retrieval.context_pack import UnitRef
+from retrieval.contract import Answer, ListedUnit
 
 
 @dataclass(frozen=True, slots=True)

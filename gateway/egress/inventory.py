@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gateway.egress.registry import Key
-from retrieval.contract import Answer, DeliveryResponse, ListedUnit, Pack, UnitRef
+from retrieval.context_pack import Pack, UnitRef
+from retrieval.contract import Answer, DeliveryResponse, ListedUnit
 
 
 def keys_of(answer: Answer) -> frozenset[Key]:

@@ -12,7 +12,8 @@ import orjson
 from pydantic import BaseModel
 
 from gateway.errors import Code, Refusal
-from retrieval.contract import Answer, AppliedScope, Ask, CheckResponse, UnitPage, UnitsResponse
+from retrieval.contract import Answer, Ask, CheckResponse, UnitPage, UnitsResponse
+from retrieval.wire import AppliedScope
 
 Part = Literal["response", "unit", "delivery", "check", "feedback", "page"]
 PARTS: Final[Mapping[str, Part]] = {

@@ -17,7 +17,6 @@ from typing import Final
 from uuid import UUID
 
 from retrieval.contract import (
-    AppliedScope,
     CheckRequest,
     CheckResponse,
     Citation,
@@ -27,6 +26,7 @@ from retrieval.contract import (
     ClaimResult,
 )
 from retrieval.stores.rows import DeliveryRow
+from retrieval.wire import AppliedScope
 
 _HELD: Final = frozenset({"valid", "outdated"})
 """Codes of citations that a claim can rest on."""

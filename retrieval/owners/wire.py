@@ -12,7 +12,9 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
+
+from retrieval.wire import Wire
 
 CHANGES_MAX: Final = 200
 PAGE_MAX: Final = 200
@@ -37,10 +39,6 @@ Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z_]{0,59}$")]
 Compartment = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Stage = Literal["law", "design", "code", "test", "report", "incident", "other"]
-
-
-class Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Label(Wire):

@@ -16,11 +16,13 @@ from typing import Final, Literal
 from uuid import UUID
 
 from policies.thresholds import Thresholds
-from retrieval.contract import AppliedScope, Gap, Health, LinkRef, SubjectWire, SuspectLink
+from retrieval.context_pack import Gap, Health, LinkRef, SuspectLink
+from retrieval.contract import SubjectWire
 from retrieval.pack.gather import Member, Related
 from retrieval.pack.order import STAGE_ORDER
 from retrieval.stores.rows import ArtifactRow, MembershipRow, UnitRow
 from retrieval.threads.health import Verdict
+from retrieval.wire import AppliedScope
 
 Suspicion = Literal["low_confidence", "needs_human", "wrong_link"]
 

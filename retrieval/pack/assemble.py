@@ -19,17 +19,8 @@ from typing import Final
 from uuid import UUID
 
 from policies.thresholds import Thresholds
-from retrieval.contract import (
-    Cut,
-    FallbackSignal,
-    Governed,
-    Pack,
-    Response,
-    Risk,
-    Signal,
-    SubjectWire,
-    UnitRef,
-)
+from retrieval.context_pack import Cut, FallbackSignal, Pack, Risk, Signal, UnitRef
+from retrieval.contract import Governed, Response, SubjectWire
 from retrieval.fallback.candidates import Hit
 from retrieval.pack import annotate
 from retrieval.pack.gather import Related, ThreadMaterial

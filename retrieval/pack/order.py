@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from retrieval.contract import ReadingStep, UnitRef
+from retrieval.context_pack import ReadingStep, UnitRef
 from retrieval.stores.rows import UnitRow
 
 STAGE_ORDER: Final = {

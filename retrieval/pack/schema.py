@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from retrieval.contract import Pack
+from retrieval.context_pack import Pack
 
 FILE: Final = Path(__file__).with_name("pack.schema.json")
 VERSION: Final[str] = Pack.model_fields["schema_version"].default

@@ -28,7 +28,8 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool
 
-from retrieval.contract import Ask, FeedbackKind, Pack, Response, UnitRef
+from retrieval.context_pack import Pack, UnitRef
+from retrieval.contract import Ask, FeedbackKind, Response
 from retrieval.lexical import words
 from retrieval.signals.inquiry import CHANNEL, Inquiry, InquirySeal, wanted
 from retrieval.stores.postgres.failures import mapped

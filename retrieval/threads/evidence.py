@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from retrieval.contract import Signal
+from retrieval.context_pack import Signal
 from retrieval.threads.keyword import DIGITS
 
 KEYWORD: Final = 15.4

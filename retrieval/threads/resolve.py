@@ -22,7 +22,7 @@ from typing import Final
 from uuid import UUID
 
 from policies.thresholds import Thresholds
-from retrieval.contract import Signal
+from retrieval.context_pack import Signal
 from retrieval.errors import IndexUnavailable
 from retrieval.settings import ResolutionSettings
 from retrieval.stores.ports import TruthReader

@@ -8,18 +8,9 @@ from uuid import UUID, uuid5
 
 from gateway.egress.registry import Content, Key, Label
 from policies.snapshot import Snapshot
-from retrieval.contract import (
-    Answer,
-    AppliedScope,
-    Ask,
-    Discrepancy,
-    Governed,
-    Pack,
-    Response,
-    Risk,
-    UnitRef,
-    UnitResponse,
-)
+from retrieval.context_pack import Pack, Risk, UnitRef
+from retrieval.contract import Answer, Ask, Discrepancy, Governed, Response, UnitResponse
+from retrieval.wire import AppliedScope
 
 _SPACE = UUID(int=0x6A)
 PACK_ID = UUID(int=0xA6)

@@ -15,7 +15,8 @@ import pytest
 
 from gateway.egress.registry import Content
 from gateway.journal.event import EventAction, EventKind
-from retrieval.contract import Answer, Ask, LinkRef, ReadingStep, SuspectLink, UnitRef
+from retrieval.context_pack import LinkRef, ReadingStep, SuspectLink, UnitRef
+from retrieval.contract import Answer, Ask
 from tests.gateway import answers
 from tests.gateway.stage import Reply, Stage
 from tests.gateway.test_guard import code, retrieve

@@ -12,15 +12,8 @@ from uuid import uuid4
 import pytest
 
 from gateway.journal.event import EventAction, EventKind
-from retrieval.contract import (
-    Answer,
-    Ask,
-    Discrepancy,
-    Gap,
-    LinkRef,
-    ReadingStep,
-    SuspectLink,
-)
+from retrieval.context_pack import Gap, LinkRef, ReadingStep, SuspectLink
+from retrieval.contract import Answer, Ask, Discrepancy
 from retrieval.stores.rows import Layer
 from tests.gateway import answers
 from tests.gateway.stage import Reply, Stage

@@ -17,7 +17,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from policies.snapshot import Snapshot
-from retrieval.contract import Answer, Pack, SubjectWire
+from retrieval.context_pack import Pack
+from retrieval.contract import Answer, SubjectWire
 from tests.properties.test_non_interference import Case, _alter, _bury, cases
 from tests.properties.worlds import TIMEOUT_S, WORLDS
 from tests.retrieval.consumer.asking import check, cite, claim, delivery, say, units

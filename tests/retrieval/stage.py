@@ -15,7 +15,8 @@ from pydantic import SecretStr
 
 from policies.snapshot import Snapshot
 from retrieval.app import open_retrieval
-from retrieval.contract import Answer, Ask, Pack, RetrieveRequest, SubjectWire
+from retrieval.context_pack import Pack
+from retrieval.contract import Answer, Ask, RetrieveRequest, SubjectWire
 from retrieval.embed.ports import Embedder
 from retrieval.service import Retrieval
 from retrieval.settings import ServiceSettings, StoreSettings

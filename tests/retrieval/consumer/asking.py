@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID, uuid4
 
+from retrieval.context_pack import Pack
 from retrieval.contract import (
     Answer,
     CheckRequest,
     CheckResponse,
     DeliveryResponse,
     FeedbackRequest,
-    Pack,
     SubjectWire,
     UnitPage,
     UnitsRequest,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from retrieval.contract import Answer, CheckRequest, Pack
+from retrieval.context_pack import Pack
+from retrieval.contract import Answer, CheckRequest
 from tests.retrieval.consumer.asking import (
     STRANGE,
     check,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from retrieval.contract import Answer, Pack
+from retrieval.context_pack import Pack
+from retrieval.contract import Answer
 from tests.retrieval.consumer.asking import STRANGE, delivery, got, references, say
 from tests.retrieval.stage import Prepared, Stage, wire
 from tests.retrieval.world import id_of, subject

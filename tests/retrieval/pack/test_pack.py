@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.thresholds import DEFAULTS
-from retrieval.contract import (
+from retrieval.context_pack import (
     FIFTEEN,
     Cut,
     FallbackSignal,

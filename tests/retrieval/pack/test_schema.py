@@ -6,7 +6,7 @@ import json
 
 from hypothesis import given
 
-from retrieval.contract import FIFTEEN, Pack
+from retrieval.context_pack import FIFTEEN, Pack
 from retrieval.pack.gather import Member
 from retrieval.pack.schema import FILE, VERSION, pack_schema, text
 from tests.retrieval.pack.materials import members

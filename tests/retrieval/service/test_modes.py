@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from retrieval.contract import FIFTEEN, Answer
+from retrieval.context_pack import FIFTEEN
+from retrieval.contract import Answer
 from tests.retrieval.stage import Prepared, Stage, packs
 from tests.retrieval.world import id_of
 

@@ -13,7 +13,8 @@ import pytest
 
 from policies.snapshot import Snapshot
 from policies.thresholds import DEFAULTS
-from retrieval.contract import Answer, Pack, SubjectWire
+from retrieval.context_pack import Pack
+from retrieval.contract import Answer, SubjectWire
 from retrieval.embed.ports import unit_text
 from retrieval.embed.quantise import integers, pack
 from retrieval.errors import IndexUnavailable, Store
