@@ -169,7 +169,8 @@ class Leg(asyncio.Protocol):
             self._loop.call_later(self._close_s, self._transport.abort)
 
     def abort(self) -> None:
-        """Cut the connection."""
+        """Cut the connection; nothing that is held of it is wanted."""
+        self._early.clear()
         self._transport.abort()
 
     # --- asyncio ----------------------------------------------------------------------------
@@ -195,13 +196,19 @@ class Leg(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.is_open = False
-        self._stop()
-        self.finish(Closed(LOST))
         if self._ping is not None:
             self._ping.cancel()
         if not self.lost.done():
             self.lost.set_result(None)
         self.resume_writing()
+        if self._is_server or self._reader is not None or not self._early:
+            self._gone()
+        # else all that an upstream had to say is held, and read once the legs are joined
+
+    def _gone(self) -> None:
+        """Nothing more is read."""
+        self._stop()
+        self.finish(Closed(LOST))
         # out of the rings that only a full collection would find: it may be a thousand sockets away
         self._other = self._reader = None
         self.data_received = _unheard
@@ -237,13 +244,15 @@ class Leg(asyncio.Protocol):
             message=other.say,
             control=self._control,
         )
-        self._ping = self._loop.call_later(self._ping_s, self._beat)
-        self.data_received = short_way(self._reader, other, self._received)
-        self._transport.set_protocol(self)  # the loop keeps the method that it found
+        if not self.lost.done():
+            self._ping = self._loop.call_later(self._ping_s, self._beat)
+            self.data_received = short_way(self._reader, other, self._received)
+            self._transport.set_protocol(self)  # the loop keeps the method that it found
         early, self._early = bytes(self._early), bytearray()
-        self._go_on()
         self._received(early)
-        if other._drained is not None:
+        if other._drained is None:
+            self._go_on()
+        else:
             self._pause()
 
     def _control(self, opcode: int, payload: bytes) -> None:
@@ -264,15 +273,15 @@ class Leg(asyncio.Protocol):
             raise frames.Broken(BROKEN, "a close that is none") from None
         end = Closed(close.code, close.reason)
         self._stop()
-        self.tell(end)
         self.finish(end)
+        self.tell(end)
         if self._is_server:
             self.leave()
 
     def _broken(self, close_code: int) -> None:
         self._stop()
-        self.tell(Closed(close_code))
         self.finish(Closed(TOO_BIG if close_code == TOO_BIG else LOST))
+        self.tell(Closed(close_code))
         if self._is_server:
             self.leave()
 
@@ -312,7 +321,9 @@ class Leg(asyncio.Protocol):
             if self._turn is None:
                 self._turn = self._loop.call_soon(self._further)
             return
-        if self._paused and not self._transport.is_closing():
+        if self.lost.done():
+            self._gone()
+        elif self._paused and not self._transport.is_closing():
             self._paused = False
             self._unanswered = False  # its answer may lie among what was not read
             self._transport.resume_reading()

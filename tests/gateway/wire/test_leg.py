@@ -437,6 +437,40 @@ def test_caller_that_does_not_read_is_no_proper_end() -> None:
     play(scene, joined=False)
 
 
+@pytest.mark.parametrize("runs", [uvloop.run, run], ids=["uvloop", "asyncio"])
+@pytest.mark.parametrize("count", [1, frames.FRAMES_AT_ONCE + 1])
+@pytest.mark.parametrize("end", [b"\x88\x02\x0f\xa1", b""], ids=["a close", "none"])
+def test_upstream_that_has_gone_before_legs_are_joined_is_read_to_its_end(
+    runs: Callable[[Coroutine[None, None, None]], object], count: int, end: bytes
+) -> None:
+    """Many a server says why, and leaves at once."""
+
+    async def scene(two: Two) -> None:
+        await two.say(two.from_upstream, b"\x81\x01y" * count + end)
+        two.from_upstream.close()
+        await two.upstream.lost
+        open_end: asyncio.Future[Closed] = asyncio.get_running_loop().create_future()
+        relaying = asyncio.create_task(relay_messages(two.caller, two.upstream, end=open_end))
+        code = 4001 if end else 1011
+        heard = await two.hear(two.from_caller, 3 * count + 4)
+        assert heard == b"\x81\x01y" * count + b"\x88\x02" + code.to_bytes(2, "big")
+        two.from_caller.close()
+        assert await relaying == Relayed(by=By.UPSTREAM, end=Closed(4001 if end else LOST))
+
+    play(scene, joined=False, runs=runs)
+
+
+def test_caller_that_has_gone_before_legs_are_joined_is_known_to_have_gone() -> None:
+    """Whoever dials for it must not wait."""
+
+    async def scene(two: Two) -> None:
+        await two.say(two.from_caller, EMPTY)
+        two.from_caller.close()
+        assert await two.caller.ended == Closed(LOST)
+
+    play(scene, joined=False)
+
+
 def test_loop_of_the_gateway_asks_the_short_way_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps the method of a protocol that it once found, so it must be told of another."""
     found: list[bytes] = []
