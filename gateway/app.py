@@ -37,7 +37,7 @@ from gateway.relay.watch import CallerWatch
 from gateway.stations import Admitted, Granted, Placed, Relayed
 from gateway.streams import sockets
 from gateway.streams.again import decided_anew
-from gateway.streams.answers import remarks, watched
+from gateway.streams.answers import cut_by, remarks, watched
 from gateway.streams.register import End, OpenStreams
 from gateway.surfaces import openapi
 from gateway.visit import RequestSink, Visit, recorded, reset, visit_of
@@ -298,6 +298,7 @@ class _Writer:
                 raise Refusal(error.code, str(error)) from error
             await self._whole(inspected.status, headers, held)
             return
+        cut_by(stream, functools.partial(reset, self._scope, self._visit))
         try:
             await self._start(inspected.status, headers)
             remarks(stream, self._send)

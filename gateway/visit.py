@@ -216,7 +216,7 @@ async def recorded(
         visit.refused(refusal)
         await writer.refuse(refusal)
     except CallerGone:
-        visit.code = "caller_gone"
+        visit.code = visit.code or "caller_gone"  # why we ended it comes first
         visit.status = visit.status or 499
     except Truncated:
         await writer.abort()

@@ -26,6 +26,10 @@ EVENT_BYTES: Final = 64 * 1024
 COMMENT: Final = b":\n\n"
 _REMARK_S: Final = 1.0
 """How long a comment may wait for a caller that reads slowly: it has something to read."""
+_UNREAD_S: Final = 0.5
+"""How long the end of what is not allowed any more may wait for a caller that reads slowly: it has
+something to read that it should not have. With the register's times, within G5's two seconds."""
+_DENIED: Final = frozenset({End.NARROWED, End.EXPIRED, End.REVOKED, End.UNDECIDED})
 Send = Callable[[Any], Awaitable[None]]
 
 
@@ -53,6 +57,13 @@ def remarks(response: UpstreamResponse, send: Send) -> None:
         response.remark_by(send)
 
 
+def cut_by(response: UpstreamResponse, cut: Callable[[], None]) -> None:
+    """Let an answer that is looked after cut its caller's connection like this, when it has to end
+    and its caller does not take what was passed on before."""
+    if isinstance(response, _Watched):
+        response.cut_by(cut)
+
+
 def is_events(response: UpstreamResponse) -> bool:
     """Whether the body is a stream of events that may end after any of them."""
     types = [value for name, value in response.headers if name == b"content-type"]
@@ -64,9 +75,9 @@ def is_events(response: UpstreamResponse) -> bool:
 class _Watched:
     """An UpstreamResponse that knows why it ended."""
 
-    __slots__ = ("_closing", "_ended", "_events", "_held", "_next", "_pieces", "_remark",
-                 "_response", "_send", "_stream", "_streams", "_torn", "_why", "done",
-                 "headers", "status")  # fmt: skip
+    __slots__ = ("_closing", "_cut_caller", "_ended", "_events", "_held", "_next", "_pieces",
+                 "_remark", "_response", "_send", "_stream", "_streams", "_torn", "_unread",
+                 "_why", "done", "headers", "status")  # fmt: skip
 
     def __init__(
         self,
@@ -90,6 +101,8 @@ class _Watched:
         self._send: Send | None = None
         self._remark: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._cut_caller: Callable[[], None] | None = None
+        self._unread: asyncio.TimerHandle | None = None
         self._streams = streams
         identified = granted.placed.identified
         self._stream: OpenStream = streams.enter(
@@ -138,11 +151,18 @@ class _Watched:
 
     async def aclose(self) -> None:
         self._streams.leave(self._stream)
+        self._cut_caller = None  # its connection may have another answer next
+        if self._unread is not None:
+            self._unread.cancel()
         if self._remark is not None:
             self._remark.cancel()
         if self._closing is not None:
             await asyncio.gather(self._closing, return_exceptions=True)
         await self._response.aclose()
+
+    def cut_by(self, cut: Callable[[], None]) -> None:
+        """See `cut_by`."""
+        self._cut_caller = cut
 
     def remark_by(self, send: Send) -> None:
         """See `remarks`."""
@@ -196,7 +216,10 @@ class _Watched:
         """Wake whoever waits for the next piece: the upstream's connection is cut."""
         self._why = why
         self._ended(why)
-        self._closing = asyncio.get_running_loop().create_task(self._response.aclose())
+        loop = asyncio.get_running_loop()
+        self._closing = loop.create_task(self._response.aclose())
+        if why in _DENIED and self._cut_caller is not None:
+            self._unread = loop.call_later(_UNREAD_S, self._cut_caller)
 
 
 def last_end(data: bytes, known: int = 0) -> int:

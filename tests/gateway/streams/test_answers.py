@@ -158,6 +158,32 @@ def test_body_is_cut_when_the_policy_narrows(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("head", [HEAD, BODY], ids=["events", "body"])
+def test_caller_that_does_not_read_is_cut_when_the_policy_narrows(
+    scene: Scene, head: bytes
+) -> None:
+    """G5: within two seconds too; what waits for it is not let out to it later, bit by bit."""
+    held_up = threading.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(head)
+        event = b"data: " + b"x" * 4_000 + b"\n\n"
+        while True:
+            try:
+                async with asyncio.timeout(1):
+                    await peer.say(b"%x\r\n%b\r\n" % (len(event), event))
+            except TimeoutError:
+                held_up.set()
+
+    play(scene, script)
+    with asking(scene.stage, scene.issuers.token("customer")):
+        assert held_up.wait(10)
+        scene.enforce(scene.others["no customer portal"])
+        assert scene.stage.records.some.wait(5)
+    assert scene.last().code == "stream_narrowed"
+
+
+@pytest.mark.parametrize("head", [HEAD, BODY], ids=["events", "body"])
 @pytest.mark.parametrize("change", ["unrelated", "partners only", "other origin"])
 def test_what_would_still_be_allowed_goes_on(scene: Scene, change: str, head: bytes) -> None:
     """G5: an answer is not about sockets, and others' rules are not about this caller."""
