@@ -58,7 +58,7 @@ def rotate(
     print(f"{fresh.kid}  signs from {shown(fresh.signs_from)}")
 
 
-@app.command("retire")
+@app.command("retire", context_settings={"ignore_unknown_options": True})
 def retire(
     kid: Annotated[str, typer.Argument(metavar="KID", help="As `gateway keys list` shows it.")],
     config: ConfigOption = None,
@@ -67,6 +67,7 @@ def retire(
     ] = False,
 ) -> None:
     """Take a key away: what it signed is not believed any more."""
+    # One id in 64 begins with a hyphen, as an option does: unknown ones are ids.
     from gateway.compose import signing
 
     with _refusing():

@@ -20,8 +20,9 @@ from rich.table import Table
 
 from tests.bench import proxy
 from tests.bench.proxy_load import PROXY_CORE, Load, cpu_seconds, measured, pinned
-from tests.bench.proxy_peers import Peer, free_port, peers, started, upstream
+from tests.bench.proxy_peers import Peer, peers, started, upstream
 from tests.gateway.tokens import Issuers
+from tests.ports import free_port
 from tests.system.proxies.conftest import PEERS
 from tests.system.proxies.kinds import KINDS, Kind, Ports
 

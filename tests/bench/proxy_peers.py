@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from tests.bench.proxy_load import LOAD_CORE, PROXY_CORE, pinned
 from tests.gateway.tokens import AUDIENCE, URLS, Issuers
+from tests.ports import free_port
 
 ROOT: Final = Path(__file__).parents[2]
 _BIN: Final = ROOT / ".venv-proxies" / "bin"
@@ -35,13 +36,6 @@ class Peer:
     name: str
     pid: int
     port: int
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -196,3 +196,14 @@ def test_the_commands_tell_what_a_key_does(settings: Settings) -> None:
     assert kids(settings) == [old]
     os.truncate(key_file(settings), 10)
     assert gateway("keys", "rotate", **variables).code == 2
+
+
+def test_key_whose_id_looks_like_an_option_can_be_retired(settings: Settings) -> None:
+    """One in 64: a thumbprint is base64url."""
+    while not (key := RingKey.fresh()).kid.startswith("-"):
+        pass
+    key_file(settings).write_text(write_ring([*ring_of(settings), key]))
+    variables = {"GATEWAY_STATE": str(settings.state)}
+    assert gateway("keys", "retire", key.kid, **variables).out.split() == [key.kid, "retired"]
+    wrong = gateway("keys", "retire", kids(settings)[0], "--forse", **variables)
+    assert (wrong.code, len(kids(settings))) == (2, 1)

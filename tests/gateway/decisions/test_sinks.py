@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import socket
 import stat
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from gateway.telemetry.providers import open_telemetry
 from policies.snapshot import Snapshot
 from tests.gateway.decisions.made import facts, finished, log, refused, tally
 from tests.gateway.telemetry.collector import collector
+from tests.ports import free_port
 
 
 def plain(value: AnyValue) -> Any:
@@ -180,8 +180,7 @@ def test_a_file_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> N
 
 def test_a_collector_that_is_gone_costs_no_request_and_is_counted(snapshot: Snapshot) -> None:
     """Refused connections: records are lost, counted, and told by the next that arrives."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     endpoint = f"http://127.0.0.1:{port}/v1/logs"
     sink = OtlpSink(endpoint, resource=Resource({}), queue_max=10, timeout_s=1)
     written = log(sink)

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 ENVIRONMENT = ROOT / ".venv-proxies"
@@ -137,12 +139,6 @@ KINDS: Mapping[str, Kind] = {
         ),
     )
 }
-
-
-def free_port() -> int:
-    """A port that nothing listens on at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 @contextmanager

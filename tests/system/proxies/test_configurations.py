@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.proxies.kinds import KINDS, Kind, Ports, free_port, proxying
+from tests.ports import free_port
+from tests.system.proxies.kinds import KINDS, Kind, Ports, proxying
 
 CHECKED = [kind for kind in KINDS.values() if kind.check]
 

@@ -16,8 +16,9 @@ from joserfc.jwk import ECKey
 
 from tests.gateway.forward_auth.asking import WORDS
 from tests.gateway.stage import GATEWAY_ID, Reply
+from tests.ports import free_port
 from tests.system.proxies.conftest import Front
-from tests.system.proxies.kinds import KINDS, free_port, proxying
+from tests.system.proxies.kinds import KINDS, proxying
 from tests.system.proxies.recorder import Recorder, one_reading
 
 OWN = "/portal/partner/home"

@@ -15,8 +15,9 @@ from policies.snapshot import DEFAULT_FOLDER, load
 from tests.gateway.stage import Stage
 from tests.gateway.test_tls import certificate
 from tests.gateway.tokens import Issuers
+from tests.ports import free_port
 from tests.system.proxies.conftest import PEERS, Front
-from tests.system.proxies.kinds import KINDS, UP, free_port, proxying
+from tests.system.proxies.kinds import KINDS, UP, proxying
 
 ORDER = [
     "an anonymous request is refused",
