@@ -14,6 +14,10 @@ from deploy.demo.identity import check_loopback
 
 HOST: Final = "127.0.0.1"
 STOP_SECONDS: Final = 10.0
+KEEP_SECONDS: Final = 60
+"""How long a kept connection may rest: longer than any client here keeps one. Where both give up
+after the same time, uvicorn's and httpx' five seconds, a request can meet the end of its
+connection."""
 
 
 def listen(wanted: int, host: str = HOST) -> socket.socket:
@@ -58,6 +62,7 @@ class Servers(AbstractContextManager["Servers"]):
                 access_log=False,
                 log_config=None,
                 log_level="warning",
+                timeout_keep_alive=KEEP_SECONDS,
             )
         )
         thread = threading.Thread(
